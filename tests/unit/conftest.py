@@ -1,4 +1,4 @@
-"""Make the unit ring quick, by the order of its tests."""
+"""Order the unit tests so that their run is quick."""
 
 import sys
 from collections.abc import Iterator

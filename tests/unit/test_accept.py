@@ -1,4 +1,4 @@
-"""Test the acceptance run's values: how it judges a job, what it submits, what its pages hide, and what it advises."""
+"""Test the acceptance run: its requests, its judgement of jobs, its advice, and pages without account numbers."""
 
 import json
 from datetime import datetime, timedelta, timezone
@@ -24,12 +24,12 @@ BY_NAME = {case.name: case for case in CASES}
 
 
 def ran(name, *lines, **description):
-    """Return a case's job that has printed lines: (host, seconds after its start, text)."""
+    """Return the job of a case that printed these lines: (host, seconds after its start, text)."""
     log = [(host, BEGUN.timestamp() + seconds, text) for host, seconds, text in lines]
     return Ran(BY_NAME[name], WHERE.job(BY_NAME[name]), description=description, log=log)
 
 
-def test_boto3_takes_each_request():
+def test_boto3_accepts_each_request():
     from botocore.session import get_session
     from botocore.validate import ParamValidator
 
@@ -42,7 +42,7 @@ def test_boto3_takes_each_request():
 
 
 def numbers(channel, number, records):
-    """Return a line in which a job tells the records that it has read."""
+    """Return a line in which a job prints the numbers of the records that it has read."""
     told = {"channel": channel, "pass": number, "records": records}
     return ("algo-1", 1, f"[algo-1 rank 0] accept-numbers {json.dumps(told)}")
 
@@ -75,7 +75,7 @@ JUDGED = [
 
 
 @pytest.mark.parametrize(("name", "lines", "description", "wanted", "begin"), JUDGED)
-def test_job_is_as_expected_only_if_nothing_lacks(name, lines, description, wanted, begin):
+def test_accept_job_passes_only_without_complaints(name, lines, description, wanted, begin):
     job = ran(name, *lines, **description)
     assert outcome(job) == wanted
     if begin is not None:
@@ -83,7 +83,7 @@ def test_job_is_as_expected_only_if_nothing_lacks(name, lines, description, want
 
 
 def facts(**values):
-    """Return lines in which a job tells facts."""
+    """Return lines in which a job prints facts."""
     told = [{"name": name, "value": value} for name, value in values.items()]
     return [("algo-1", 1, f"accept-fact {json.dumps(each)}") for each in told]
 
@@ -92,12 +92,12 @@ def compared(**jobs):
     return {each.text: each for each in compare({name: ran(name, *lines) for name, lines in jobs.items()})}
 
 
-def test_cut_line_of_a_log_is_left_out():
+def test_truncated_log_line_is_left_out():
     cut = ("algo-1", 1, 'accept-fact {"name": "user", "val')
     assert compared(single=[cut, *facts(user=[0, 0])])["processes run as root"].so
 
 
-def test_beliefs_of_peers_and_signals_are_judged():
+def test_assumptions_on_peers_and_signals_are_judged():
     alive = [("algo-1", second, f"accept-alive {second} s") for second in range(240)]
     left = [("algo-2", second, f"accept-alive {second} s") for second in range(11)]
     killed = [("algo-1", second, f"accept-since-sigterm {second}.0") for second in range(119)]
@@ -108,7 +108,7 @@ def test_beliefs_of_peers_and_signals_are_judged():
     assert found["when a host ends with 0, the other goes on"].so is None
 
 
-def test_facts_are_compared_with_beliefs():
+def test_facts_of_a_job_are_compared_with_assumptions():
     lines = facts(host="algo-1", hostname="algo-1", user=[0, 0], environment={"SM_HOSTS": "[]"})
     found = compared(single=lines)
     assert found["processes run as root"].so
@@ -129,7 +129,7 @@ def test_seconds_of_a_job_are_measured():
     }
 
 
-def test_pages_name_no_account():
+def test_published_pages_contain_no_account_number():
     names = [
         ROLE,
         "s3://my-bucket/accept",
@@ -160,7 +160,7 @@ def test_refusal_of_aws_is_one_line_with_a_remedy(code, message, what_to_do):
     assert what_to_do in told and message in told and "\n" not in told
 
 
-def test_bound_of_the_cost_is_that_of_the_documents():
+def test_cost_limit_equals_that_of_the_documents():
     cases, left_out = chosen([], [], [])
     words, dollars = bound(cases, WHERE, "us-east-1", {})
     assert (words, dollars) == ("at most 12.0 instance hours, $1.38", pytest.approx(1.38, abs=0.005))
@@ -172,7 +172,7 @@ def test_bound_of_the_cost_is_that_of_the_documents():
     assert bound(cases, WHERE, "eu-west-1", {"ml.m5.large": 0.0})[1] == 0
 
 
-def test_dry_run_begins_with_the_cost_in_the_region_of_the_image(monkeypatch, capsys):
+def test_dry_run_begins_with_cost_in_the_images_region(monkeypatch, capsys):
     for name in ("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     asks = ["--image", IMAGE, "--role", ROLE, "--dry-run"]
@@ -186,18 +186,18 @@ def test_dry_run_begins_with_the_cost_in_the_region_of_the_image(monkeypatch, ca
     assert "the image is in eu-west-1, the jobs would be in us-east-1" in capsys.readouterr().err
 
 
-def test_case_brings_the_one_that_it_needs():
+def test_chosen_case_adds_its_prerequisite():
     assert [case.name for case in chosen(["spot-resumed"], [], [])[0]] == ["spot", "spot-resumed"]
     with pytest.raises(ValueError, match="found the case 'sopt'; wanted some of single"):
         chosen(["sopt"], [], [])
 
 
-def test_cloudformation_template_allows_the_role_what_the_run_needs():
+def test_cloudformation_role_allows_what_the_run_needs():
     yaml = pytest.importorskip("yaml")
     template = ROOT / "examples/cloudformation/accept.yaml"
 
     class Loader(yaml.SafeLoader):
-        """A loader of CloudFormation's short forms."""
+        """A YAML loader that accepts CloudFormation's short forms."""
 
     Loader.add_multi_constructor("!", lambda loader, name, node: {name: node.value})
     stack = yaml.load(template.read_text(), Loader)

@@ -1,4 +1,4 @@
-"""Test tests/budget.py: what a run may cost, the lines of each part, and what is known to have passed."""
+"""Test tests/budget.py: time limits of a run, lines of code in each part, and image lines that have passed."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from budget import PARTS, RECORD, WORK_SECONDS, judge, lines, slowness, why_agai
 @pytest.mark.parametrize(
     ("spent", "slow", "within"), [(109.0, 1.0, True), (111.0, 1.0, False), (218.0, 2.0, True), (230.0, 2.0, False)]
 )
-def test_a_run_may_cost_a_tenth_more_than_its_budget_at_the_speed_of_the_machine(spent, slow, within) -> None:
+def test_run_may_exceed_its_scaled_budget_by_a_tenth(spent, slow, within) -> None:
     text, found = judge(spent, 100.0, slow)
     assert found is within
     assert ("budget.json" in text) is not within
@@ -30,7 +30,7 @@ def test_lines_of_python_are_counted_by_part(tmp_path: Path) -> None:
     assert json.loads(RECORD.read_text())["lines"].keys() == set(PARTS)
 
 
-def test_a_line_of_the_image_is_tested_again_if_its_pins_have_changed(tmp_path: Path) -> None:
+def test_image_line_is_tested_again_if_its_pins_changed(tmp_path: Path) -> None:
     def git(*words: str) -> str:
         identity = ("-c", "user.name=n", "-c", "user.email=n@localhost")
         return subprocess.check_output(["git", "-C", str(tmp_path), *identity, *words], text=True).strip()

@@ -1,4 +1,4 @@
-"""Test `entrypoint plan` and others: words in, text and exit code out; and the values that `entrypoint local` makes."""
+"""Test text and exit codes of `entrypoint plan` and other commands, and the values of `entrypoint local`."""
 
 import contextlib
 import json
@@ -42,7 +42,7 @@ PS = {"sagemaker_parameter_server_enabled": "true"}
 
 @pytest.fixture
 def command(capsys):
-    """Run the command line, which must end with 0; return what it prints."""
+    """Return a function that runs the command line, checks that it ends with 0, and returns its output."""
 
     def run(*words: object, **environment: str) -> str:
         assert main.run([str(word) for word in words], environment) == 0
@@ -60,14 +60,14 @@ def local_job(**what) -> LocalJob:
 # --- plan ---
 
 
-def test_plan_of_config_folder_is_the_launchers_plan(command, tmp_path):
+def test_plan_of_config_folder_equals_the_launchers_plan(command, tmp_path):
     base = write_config(tmp_path, resources(names(3)), {**PROGRAM, **PS}, "{}")
     out = command("plan", "--config", base)
     assert out == render(plan_for(read_job(base, {}, Path("/run/entrypoint")))) + "\n"
     assert "parameter servers: 3 ps, 1 chief, 2 workers" in out
 
 
-def test_plan_of_bare_config_folder_is_that_of_the_real_job(command, tmp_path):
+def test_plan_of_bare_config_folder_equals_real_jobs_plan(command, tmp_path):
     base = write_config(tmp_path, {**resources(names(2)), "network_interface_name": "eth9"}, {**PROGRAM, **PS})
     out = command("plan", "--config", base / "input" / "config")
     assert "SAGEMAKER_BASE_DIR=/opt/ml" in out
@@ -84,7 +84,7 @@ def test_plan_shows_command_ports_and_waits_of_a_process(command):
     assert "waits for prepare of every host" in worker and "waits for chief/0 of algo-1 if" in worker
 
 
-def test_plan_shows_one_host_alone(command):
+def test_plan_shows_one_chosen_host(command):
     out = command("plan", "--hosts", 12, "--mode", "mwms", "--host", "algo-10")
     assert re.findall(r"^host .*", out, re.MULTILINE) == ["host algo-10, rank 1"]
 
@@ -101,7 +101,7 @@ def test_plan_as_json_has_processes_and_their_needs(command):
 
 
 @pytest.mark.parametrize("hosts, form", [(2, []), (2, ["--json"]), (9, [])])  # of many hosts it is a summary
-def test_plan_prints_no_secret(command, tmp_path, hosts, form):
+def test_plan_prints_no_secrets(command, tmp_path, hosts, form):
     secrets = {
         "sagemaker_entrypoint_token": "hush-1",
         "api_key": "hush-2",
@@ -116,7 +116,7 @@ def test_plan_prints_no_secret(command, tmp_path, hosts, form):
     assert "512" in out  # no secret
 
 
-def test_plan_of_instance_groups_names_hosts_outside(command):
+def test_plan_of_instance_groups_counts_hosts_outside(command):
     words = ["--group", "data=2:ml.c5.large", "--group", "gpus=1:ml.p3.2xlarge", "--mode", "mwms"]
     only = ["--hyperparameters", "sagemaker_distribution_instance_groups=gpus"]
     out = command("plan", *words, *only)
@@ -154,7 +154,7 @@ def test_plan_of_many_hosts_has_a_block_for_each_role(command):
     assert "\nhost algo-4, rank 3\n" in command("plan", "--hosts", 4, "--mode", "ps")  # few hosts
 
 
-def test_plan_of_many_hosts_says_which_hosts_have_what(command):
+def test_plan_of_many_hosts_lists_hosts_by_role(command):
     groups = ["--group", "data=4", "--group", "gpus=3", "--mode", "horovod", "--processes-per-host", 2]
     out = command("plan", *groups, "--hyperparameters", "sagemaker_distribution_instance_groups=gpus")
     assert "6 x rank: rank 0 to rank 5, on 3 hosts, algo-5 to algo-7, 2 on each   started by mpirun\n" in out
@@ -173,7 +173,7 @@ NAMES_OF_MODES = {
 
 
 @pytest.mark.parametrize("mode, name", [(mode, name) for mode, names in NAMES_OF_MODES.items() for name in names])
-def test_mode_is_taken_by_each_of_its_names(command, mode, name):
+def test_mode_is_accepted_by_each_of_its_names(command, mode, name):
     wanted = command("plan", "--hosts", 2, "--mode", mode)
     assert command("plan", "--hosts", 2, "--mode", name) == wanted
     if mode not in ("auto", "single"):
@@ -181,15 +181,15 @@ def test_mode_is_taken_by_each_of_its_names(command, mode, name):
         assert command("plan", "--hosts", 2, "--hyperparameters", f"sagemaker_entrypoint_mode={name}") == wanted
 
 
-def test_settings_of_the_environment_hold_for_plans(command):
+def test_plan_uses_settings_of_the_environment(command):
     assert "TensorFlow servers" in command("plan", "--hosts", 2, "--mode", "ps", ENTRYPOINT_PS_WORKERS="server")
 
 
 # --- what is loaded ---
 
 
-def test_help_imports_what_all_commands_share_and_plan_loads_no_searching():
-    """Help loads none of the wings. Only a wrong word loads what finds the nearest one."""
+def test_help_loads_only_shared_modules_and_plan_no_matcher():
+    """Help loads only shared modules. Only a wrong word loads the search for the nearest word."""
     code = (
         "import sys; from entrypoint.cli import main\n"
         "for name in main.COMMANDS:\n"
@@ -230,7 +230,7 @@ NOT_READ = [
 
 
 @pytest.mark.parametrize("words", NOT_READ, ids=" ".join)
-def test_command_ends_quietly_when_its_reader_goes_away(words, tmp_path):
+def test_command_ends_quietly_when_its_pipe_closes(words, tmp_path):
     (tmp_path / "train.py").touch()
     read, write = os.pipe()
     os.close(read)  # before anything is written, so that it cannot be in time
@@ -241,8 +241,8 @@ def test_command_ends_quietly_when_its_reader_goes_away(words, tmp_path):
 
 
 @pytest.mark.parametrize("words", [["settings"], ["plan", "--hosts", "300", "--json"], ["local", "t.py"]], ids=" ".join)
-def test_full_disk_below_stdout_is_told_in_one_line(words, tmp_path):
-    """And no traceback; what a job has done stays in its folders."""
+def test_full_disk_at_stdout_is_reported_in_one_line(words, tmp_path):
+    """There is no traceback, and the results of a job stay in its folders."""
     (tmp_path / "t.py").write_text("print('trained to its end')")
     with open("/dev/full", "wb") as full:
         said = "error: stdout cannot be written: No space left on device\n"
@@ -253,8 +253,8 @@ def test_full_disk_below_stdout_is_told_in_one_line(words, tmp_path):
 
 
 @pytest.mark.parametrize("home", ["/nowhere", ""], ids=["wrong", "none"])
-def test_wrong_pythonhome_is_told_by_the_image_without_python(home, tmp_path):
-    """By the shell that starts the image."""
+def test_image_reports_wrong_pythonhome_without_python(home, tmp_path):
+    """The shell that starts the image reports the error."""
     (tmp_path / "train").write_text(f"#!{sys.executable}\nprint('it trains')\n")
     (tmp_path / "train").chmod(0o755)
     script = (ROOT / "container/usr/local/bin/docker-entrypoint").read_text().replace("/opt/venv/bin", str(tmp_path))
@@ -272,7 +272,7 @@ def test_wrong_pythonhome_is_told_by_the_image_without_python(home, tmp_path):
 
 
 @given(st.one_of(st.text(), st.integers().map(str), st.floats().map(repr), st.from_regex(r"[-+0-9eE.\[\]{}\" ]+")))
-def test_hyperparameter_reaches_the_script_as_it_was_typed(tmp_path_factory, text):
+def test_hyperparameter_reaches_the_script_as_typed(tmp_path_factory, text):
     if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
         return  # no argument of a program, ours included, can hold these
     config = tmp_path_factory.mktemp("config")
@@ -293,7 +293,7 @@ def test_hosts_are_named_and_sorted_as_by_sagemaker(tmp_path):
     assert written["current_host"] == "algo-2"
 
 
-def test_name_of_a_local_job_is_one_that_sagemaker_takes():
+def test_local_job_name_is_valid_for_sagemaker():
     assert re.fullmatch(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", local_job(output=Path("/out/größe_2 " + "x" * 90)).name)
 
 
@@ -306,7 +306,7 @@ def test_name_of_a_local_job_is_one_that_sagemaker_takes():
         {"environment": (("a b", "1"),)},
     ],
 )
-def test_values_that_describe_no_job_are_refused(bad):
+def test_values_describing_no_job_are_refused(bad):
     with pytest.raises(ConfigError, match="wanted"):
         local_job(**bad)
 
@@ -323,7 +323,7 @@ def test_values_that_describe_no_job_are_refused(bad):
         for mode in ["single", "ps", "mwms", "mpi", "jax"]
     ],
 )
-def test_no_two_processes_of_a_local_job_share_a_port(tmp_path, mode, hosts, processes):
+def test_processes_of_a_local_job_have_distinct_ports(tmp_path, mode, hosts, processes):
     job = local_job(hosts=hosts, mode=mode, processes_per_host=None if mode == "single" else processes)
     write_local_config(job, "algo-1", tmp_path)
 
@@ -340,7 +340,7 @@ def test_no_two_processes_of_a_local_job_share_a_port(tmp_path, mode, hosts, pro
         assert max(moved) < 32768  # below the ports of outgoing connections
 
 
-def test_reserved_ports_are_reserved_until_the_end():
+def test_ports_stay_reserved_until_the_end():
     with reserved([2222, 2223]) as first, reserved([2222, 2223]) as second:
         assert first != second
     with reserved([2222, 2223]) as third:
@@ -352,15 +352,15 @@ def test_reserved_ports_are_reserved_until_the_end():
         assert base >= 0
 
 
-def test_simulated_hosts_have_addresses_of_their_own():
-    """Those of their control ports, which no two hosts of any runs on this machine have at a time."""
+def test_simulated_hosts_have_distinct_addresses():
+    """An address follows from the control port, which no two hosts on this machine share at a time."""
     found = [*addresses(names(1000), 10_001, 2).values(), *addresses(names(1000), 10_002, 2).values()]
     assert len(set(found)) == 2000
     assert all(re.fullmatch(r"127(\.\d{1,3}){3}", address) for address in found)
     assert all(int(part) < 256 for address in found for part in address.split("."))
 
 
-def test_thousand_namespaces_have_addresses_of_their_own():
+def test_thousand_namespaces_have_distinct_addresses():
     engine = NetnsEngine(local_job(hosts=1000), {}, 0, "both")
     own = [[engine._mac(name), engine._hostname(name), *engine._addresses(name)] for name in sorted(names(1000))]
     assert len({value for each in own for value in each}) == 4000
@@ -408,7 +408,7 @@ def test_limit_of_open_files_is_raised_as_needed():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_script_that_names_opt_ml_is_told_of_if_hosts_share_it(tmp_path):
+def test_script_with_opt_ml_path_gives_warning_if_hosts_share_it(tmp_path):
     (tmp_path / "train.py").write_text(
         "model = os.environ.get('SM_MODEL_DIR', '/opt/ml/model')\n# not in /opt/ml/code\nlogs = '/opt/mlflow'\n"
         "keep('/opt/ml/checkpoints')\n"
@@ -424,8 +424,8 @@ def test_script_that_names_opt_ml_is_told_of_if_hosts_share_it(tmp_path):
     assert engine.notes() == []
 
 
-def test_code_with_circular_links_is_copied_once_and_deep_code_refused(tmp_path):
-    """A copy follows links: two that lead back would be copied without end."""
+def test_circularly_linked_code_is_copied_once_and_deep_code_refused(tmp_path):
+    """A copy follows links, so two links to a parent folder would be copied endlessly."""
     source = tmp_path / "code"
     (source / "deep").mkdir(parents=True)
     (source / "train.py").touch()

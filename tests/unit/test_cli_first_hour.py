@@ -1,4 +1,4 @@
-"""Test what helps a newcomer at a terminal: questions after wrong words, short help, completion, colours, width."""
+"""Test help for newcomers at a terminal: suggestions after wrong words, short help, completion, colours, width."""
 
 import os
 import pty
@@ -75,7 +75,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("words, wanted, said", WRONG.values(), ids=WRONG)
-def test_wrong_word_is_told_with_what_is_wanted_or_the_nearest_one(capsys, tmp_path, monkeypatch, words, wanted, said):
+def test_wrong_word_error_names_valid_or_nearest_word(capsys, tmp_path, monkeypatch, words, wanted, said):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
     write_files(tmp_path, {"train.py": "", "bad/resourceconfig.json": "{"})
@@ -89,7 +89,7 @@ def test_wrong_word_is_told_with_what_is_wanted_or_the_nearest_one(capsys, tmp_p
     assert re.search(re.escape(said).replace(r"\.\*", ".*"), err)
 
 
-def test_misspelled_variable_gets_the_nearest_setting(capsys):
+def test_misspelled_variable_error_names_the_nearest_setting(capsys):
     assert main.run(["plan", "--hosts", "1"], {"ENTRYPOINT_RESTART": "1"}) == 0
     assert "ignored; did you mean ENTRYPOINT_RESTARTS? `entrypoint settings` lists all\n" in capsys.readouterr().out
     assert main.run(["plan", "--hosts", "1"], {"ENTRYPOINT_LOG_PREFIX": "stream"}) == 78
@@ -108,7 +108,7 @@ def help_of(capsys, *words: str) -> str:
 
 
 def examples(capsys, name: str) -> list[list[str]]:
-    """Return the words after `entrypoint` of each example in a command's help, without comments."""
+    """Return, for each example in a command's help, the words after `entrypoint`, without comments."""
     text = help_of(capsys, *filter(None, [name]), "--help").partition("\nexample")[2].partition("\n\n")[0]
     found = [shlex.split(line, comments=True) for line in text.splitlines() if "entrypoint " in line]
     return [words[words.index("entrypoint") + 1 :] for words in found]
@@ -125,8 +125,8 @@ def test_help_of_each_command_has_an_example_that_parses(name, capsys):
 
 
 @pytest.mark.parametrize("name", ["", "plan", "local", "settings"])
-def test_examples_of_help_work(name, capsys, tmp_path, monkeypatch):
-    """Of those that start hosts, the plan. tests/local/test_cli_local.py runs one."""
+def test_examples_in_help_run_successfully(name, capsys, tmp_path, monkeypatch):
+    """Examples that start hosts only print their plan here; tests/local/test_cli_local.py runs one."""
     write_config(tmp_path, resources(names(2)), PROGRAM)
     write_files(tmp_path, {"train.py": "", "data/rows.csv": ""})
     monkeypatch.chdir(tmp_path)
@@ -138,7 +138,7 @@ def test_examples_of_help_work(name, capsys, tmp_path, monkeypatch):
             assert out and not err, words
 
 
-def test_version(capsys):
+def test_version_option_prints_the_version(capsys):
     assert __version__ in help_of(capsys, "--version")
 
 
@@ -157,7 +157,7 @@ def test_help_fits_on_a_screen(capsys, monkeypatch, words, most):
     assert [line for line in lines if len(line) > 80] == []
 
 
-def test_topics_have_every_word(capsys):
+def test_help_topics_list_every_word(capsys):
     wanted = {
         "channels": [f"{option}=" for option in local_channels._OPTIONS],
         "engines": ENGINES,
@@ -173,7 +173,7 @@ def test_topics_have_every_word(capsys):
     assert [word for word in (*help.TOPICS, *main.COMMANDS) if word not in overview] == []
 
 
-def test_help_of_a_command_is_what_its_own_option_prints(capsys):
+def test_help_command_equals_help_option(capsys):
     assert help_of(capsys, "help", "local") == help_of(capsys, "local", "--help")
     assert help_of(capsys, "help") == help_of(capsys, "--help")
 
@@ -232,8 +232,8 @@ def test_shell_gets_no_completions_without_argcomplete(tmp_path):
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
-def test_tab_key_completes_in_bash(tmp_path):
-    """With the line of `entrypoint help completion`."""
+def test_tab_key_completes_words_in_bash(tmp_path):
+    """The shell runs the line from `entrypoint help completion`."""
     pytest.importorskip("argcomplete")
     modules = {
         "entrypoint": "entrypoint.cli.main",
@@ -281,7 +281,7 @@ RED = "\x1b[31merror\x1b[0m"
         ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, 80, False),
     ],
 )
-def test_colours_are_for_terminals_and_as_the_variables_say(environment, width, wanted):
+def test_colours_need_a_terminal_or_a_variable(environment, width, wanted):
     assert shown("error: no", environment, width) == (f"{RED}: no" if wanted else "error: no")
 
 
@@ -298,7 +298,7 @@ def test_words_of_findings_and_outcomes_are_coloured():
 @pytest.mark.parametrize(
     "words", [["plan", "--hosts", "0"], ["rehearse", "no.py"], ["doctor", "no.py"], ["local", "no.py"]]
 )
-def test_error_is_coloured_if_asked_for(words, capsys):
+def test_error_is_coloured_on_request(words, capsys):
     main.run(words, {"FORCE_COLOR": "1"})
     assert capsys.readouterr().err.startswith(RED)
     main.run(words, {})

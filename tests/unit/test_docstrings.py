@@ -1,4 +1,4 @@
-"""Check that docstrings of modules and functions begin with a verb, as docs/writing.md asks; ruff sees functions."""
+"""Check that docstrings of modules and functions begin with a verb, as docs/writing.md asks; ruff checks functions."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Test the parts of the GPU ring (tests/gpu) that need no GPU: what is packed, how a case is judged, how it runs."""
+"""Test the parts of the GPU ring (tests/gpu) that need no GPU: packing, running and judging cases."""
 
 import hashlib
 import shutil
@@ -36,7 +36,7 @@ LIBRARY += fat_binary(entry(PROGRAM, 70, b"seventy", header=72), entry(PTX, 70, 
 LIBRARY += MAGIC + b"\0"
 
 
-def test_of_each_fat_binary_what_the_gpu_would_run_stays():
+def test_stripping_keeps_the_code_run_by_the_gpu():
     data = bytearray(LIBRARY)
     size, gone = strip(data, 90)
     left = LIBRARY
@@ -50,7 +50,7 @@ def test_of_each_fat_binary_what_the_gpu_would_run_stays():
     assert [generation for generation, library in older.items() if b"eighty" in library] == [80, 86]
 
 
-def test_libraries_of_an_image_are_stripped_but_for_cufft(tmp_path, monkeypatch):
+def test_all_image_libraries_except_cufft_are_stripped(tmp_path, monkeypatch):
     monkeypatch.setattr(packing, "LEAST", 100)
     for name in ("lib/libcublas.so.12", "lib/libcufft.so.11", "lib/model.bin"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -62,7 +62,7 @@ def test_libraries_of_an_image_are_stripped_but_for_cufft(tmp_path, monkeypatch)
 
 
 @pytest.mark.skipif(not shutil.which("hardlink"), reason="needs hardlink, of util-linux")
-def test_files_that_two_images_share_are_packed_once(tmp_path, monkeypatch):
+def test_files_shared_by_two_images_are_packed_once(tmp_path, monkeypatch):
     monkeypatch.setattr(packing, "LEAST", 4)
     contents = {"a/one": b"same", "b/one": b"same", "b/two": b"else", "b/run": b"same"}
     for name, content in contents.items():
@@ -76,7 +76,7 @@ def test_files_that_two_images_share_are_packed_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("size", "pieces"), [(0, 0), (100, 1), (101, 2)])
-def test_pieces_are_the_stream_and_no_larger_than_they_may_be(tmp_path, size, pieces):
+def test_pieces_join_to_the_stream_within_size_limit(tmp_path, size, pieces):
     stream = bytes(number % 251 for number in range(size))
     (tmp_path / "piece-007").write_bytes(b"of an older stream")
     (tmp_path / "first.tar").write_bytes(b"what unpacks it")
@@ -107,11 +107,11 @@ LOG = "allreduce right on GPU:0\nstart | rank 1 is well\n"
     ],
     ids=["well", "limit", "has", "code, lacks"],
 )
-def test_a_case_is_judged_by_codes_limit_and_log(ran, found):
+def test_gpu_case_is_judged_by_codes_time_limit_and_log(ran, found):
     assert list(complaints(WANTED, ran, commands=2, limit=9.0)) == found
 
 
-def test_the_table_shows_what_was_seen_and_the_exit_code_what_failed():
+def test_table_shows_observations_and_exit_code_shows_failure():
     rows = [
         Row("2.21", "facts", 20.4, seen=seen((r"speed \d", r"^of (.*)"), "speed 1\nspeed 2\nof a|b: 4\nof a|b: 4\n")),
         Row("2.21", "speed", not_run="needs a GPU"),
@@ -127,7 +127,7 @@ def test_the_table_shows_what_was_seen_and_the_exit_code_what_failed():
     assert verdict(rows[1:2]) == (1, "nothing was run")
 
 
-def test_every_case_has_its_program_and_is_chosen_by_its_name():
+def test_every_gpu_case_has_a_program_and_unique_name():
     assert len({case.name for case in CASES}) == len(CASES)
     places = {**Here("2.21", gpu=True, output=Path("/x")).places, "scratch": "/x/scratch"}
     for case in CASES:
@@ -162,7 +162,7 @@ WELL = Outcome(says=("^on -1$",))
     ],
     ids=["well", "a GPU", "lacks", "late", "an image for GPUs lacks", "endless"],
 )
-def test_a_case_runs_or_says_why_not(tmp_path, monkeypatch, no_leftovers, text, fields, gpu, outcome):
+def test_gpu_case_runs_or_reports_why_not(tmp_path, monkeypatch, no_leftovers, text, fields, gpu, outcome):
     monkeypatch.setattr(running, "ENDS_SECONDS", 0.2)
     (tmp_path / "program.py").write_text(text)
     case = Case("a case", ((str(tmp_path / "program.py"), "{scratch}"),), **{"gpu": WELL, "cpu": WELL, **fields})
@@ -172,7 +172,7 @@ def test_a_case_runs_or_says_why_not(tmp_path, monkeypatch, no_leftovers, text, 
         assert (tmp_path / "a-case.log").read_text() == "on -1\n"
 
 
-def test_files_are_taken_away_for_a_case_and_come_back(tmp_path, monkeypatch):
+def test_files_hidden_for_a_gpu_case_are_restored(tmp_path, monkeypatch):
     (tmp_path / "libgone.so.11").write_text("a library")
     monkeypatch.setattr(running.sysconfig, "get_paths", lambda: {"purelib": str(tmp_path)})
     with running.taken_away("libgone*"):
@@ -182,7 +182,7 @@ def test_files_are_taken_away_for_a_case_and_come_back(tmp_path, monkeypatch):
         pass
 
 
-def test_the_command_entrypoint_is_that_of_this_python(tmp_path, monkeypatch):
+def test_entrypoint_command_is_that_of_this_python(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     (tmp_path / "entrypoint").touch()
     assert running.entrypoint() == [str(tmp_path / "entrypoint")]

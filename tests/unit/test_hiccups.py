@@ -1,4 +1,4 @@
-"""Test tests/hiccups.py: Docker's commands are repeated if neither we nor the caller caused the fault."""
+"""Test tests/hiccups.py: a command of Docker is repeated if neither we nor its caller caused the error."""
 
 import hiccups
 import pytest
@@ -17,7 +17,7 @@ if [ $(wc -l <{folder}/calls) -lt 3 ]; then echo 'Cannot pause container: {words
         ("connection reset by peer", 2, 1, 2),  # it never works
     ],
 )
-def test_what_docker_leaves_to_its_caller_is_tried_again_and_said(tmp_path, monkeypatch, words, tries, code, calls):
+def test_transient_docker_errors_are_retried_and_logged(tmp_path, monkeypatch, words, tries, code, calls):
     monkeypatch.setattr(hiccups, "PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(hiccups, "SAID", [])
     monkeypatch.setattr(hiccups, "TRIES", tries)

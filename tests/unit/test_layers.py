@@ -21,7 +21,7 @@ WINGS = ("launcher", "observe", "check")  # folders of rooms; all else is a room
 
 
 def map_of_the_package() -> dict[str, set[str]]:
-    """Return, for each room or module outside of the rooms, what it may import, as the map in README.md says."""
+    """Return, for each package or module outside of packages, its allowed imports by the map in README.md."""
     page = (PACKAGE / "README.md").read_text()
     rows = re.findall(r"^\| \[?`([\w/.]+)`[^|]* \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE)
     return {name.removesuffix(".py").rstrip("/"): set(re.findall(r"[\w/]+", may)) - {"nothing"} for name, may in rows}
@@ -109,7 +109,7 @@ def nodes_of(path: Path) -> list[ast.AST]:
 
 
 def imports(path: Path, nodes: Iterable[ast.AST] | None = None) -> set[str]:
-    """Return dotted names that a file imports, anywhere in it; `from a import b` counts as a and a.b."""
+    """Return the dotted names that a file imports anywhere; `from a import b` counts as a and a.b."""
     found = set()
     for node in nodes_of(path) if nodes is None else nodes:
         if isinstance(node, ast.Import):
@@ -131,7 +131,7 @@ def ours(path: Path, nodes: Iterable[ast.AST] | None = None) -> set[str]:
 
 
 def needs_framework(path: Path) -> bool:
-    """Return whether a file is for processes that import TensorFlow anyway."""
+    """Return whether a file runs only in processes that import TensorFlow anyway."""
     return room(module(path)) in ("serving", "stand_ins") or module(path) == "programs/tf_server"
 
 
@@ -139,7 +139,7 @@ def is_pure(path: Path) -> bool:
     return any(module(path) == name or module(path).startswith(f"{name}/") for name in PURE)
 
 
-def test_imports_follow_the_arrows():
+def test_imports_follow_the_map():
     wrong = {}
     for path in FILES:
         if (name := module(path)) not in ("__init__", *WINGS):
@@ -150,7 +150,7 @@ def test_imports_follow_the_arrows():
 
 
 @pytest.mark.parametrize("wing", NEVER)
-def test_a_folder_imports_nothing_of_a_higher_layer(wing):
+def test_folder_imports_nothing_of_a_higher_layer(wing):
     never = tuple(f"{name}/" for name in NEVER[wing])
     files = [path for path in FILES if f"{module(path)}/".startswith(f"{wing}/")]
     assert files
@@ -170,26 +170,26 @@ def test_names_of_files_and_classes_are_unique():
         assert {name for name, count in Counter(names).items() if count > 1} == set()
 
 
-def test_neither_map_nor_modules_have_a_circle():
-    """This holds within a package, too, and though an import may stand in a function."""
+def test_map_and_modules_have_no_import_cycle():
+    """Cycles within a package and imports inside functions count as well."""
     for arrows in (MAY_IMPORT, {name: ours(path) - {name} for name, path in MODULES.items()}):
         list(graphlib.TopologicalSorter(arrows).static_order())
 
 
 @pytest.mark.parametrize("name", ROOMS)
-def test_page_of_a_room_says_what_it_may_import(name):
+def test_package_page_lists_its_allowed_imports(name):
     told = re.search(r"^May import: ([^.]+)\.", (PACKAGE / name / "README.md").read_text(), re.MULTILINE)
     assert told, "no line 'May import: ...'"
     assert set(re.findall(r"`([\w/]+)`", told[1])) == MAY_IMPORT[name]
 
 
-def test_page_of_a_room_names_its_modules():
+def test_package_page_names_its_modules():
     pages = {name: (PACKAGE / name / "README.md").read_text() for name in ROOMS if name != "stand_ins"}
     files = [path for path in FILES if room(module(path)) in pages and path.name != "__init__.py"]
     assert [module(path) for path in files if not re.search(rf"\b{path.name}", pages[room(module(path))])] == []
 
 
-def test_packages_import_nothing_of_their_own():
+def test_package_init_imports_no_own_modules():
     """`import entrypoint.launcher.policy.events` must load that module, and not the whole package."""
     assert [
         path.parent.name
@@ -198,12 +198,12 @@ def test_packages_import_nothing_of_their_own():
     ] == []
 
 
-def test_deciding_modules_are_pure():
+def test_decision_modules_import_nothing_impure():
     found = {module(path): foreign(path) & IMPURE for path in FILES if is_pure(path)}
     assert {name: has for name, has in found.items() if not has <= BUT.get(name, set())} == {}
 
 
-def test_the_wall_clock_is_read_where_a_time_is_shown_or_sent():
+def test_wall_clock_is_read_only_for_shown_or_sent_times():
     found = {}
     for path in FILES:
         names = {name for name in imports(path) if name.startswith("time.")}  # a bare `time()` would not be seen below
@@ -214,7 +214,7 @@ def test_the_wall_clock_is_read_where_a_time_is_shown_or_sent():
     assert {name: reads for name, reads in found.items() if reads} == WALL_CLOCK
 
 
-def test_nobody_imports_programs_and_few_import_a_framework():
+def test_no_module_imports_programs_and_few_import_frameworks():
     for path in FILES:
         name = module(path)
         assert not [each for each in imports(path) if each.startswith("entrypoint.programs")], name
@@ -232,7 +232,7 @@ def test_only_main_exits_and_reads_the_environment():
 
 
 def at_import(node: ast.AST) -> Iterator[ast.AST]:
-    """Return what runs when a module is imported."""
+    """Return the code that runs when a module is imported."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef) or ast.unparse(child).startswith("if TYPE_CHECKING"):
             continue
@@ -241,7 +241,7 @@ def at_import(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def loaded_by(names: set[str]) -> set[str]:
-    """Return our modules that are loaded with these."""
+    """Return our modules that importing these modules loads."""
     found: set[str] = set()
     while names:
         found |= names
@@ -250,7 +250,7 @@ def loaded_by(names: set[str]) -> set[str]:
 
 
 def test_start_of_a_job_loads_neither_control_channel_nor_explanations():
-    """These are needed after the first process has started."""
+    """Those modules are needed only after the first process has started."""
     loaded = loaded_by({*STARTS})
     late = {name for name in loaded if room(name) in ("launcher/control", "simulate", "serving", "cli")}
     failures = {"outcome.explain", "outcome.symptoms", "outcome.tracebacks"}
@@ -272,34 +272,34 @@ LATE = {
 
 
 @pytest.mark.parametrize(("names", "late"), LATE.values(), ids=LATE)
-def test_import_loads_no_framework(names, late):
+def test_importing_the_launcher_loads_no_framework(names, late):
     code = f"import {', '.join(names)}, sys; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
     command = [sys.executable, "-c", code]
     out = subprocess.run(command, cwd=PACKAGE.parent, capture_output=True, text=True, check=True, timeout=240)
     assert not late & set(out.stdout.split())
 
 
-def test_the_launcher_needs_only_what_it_is_installed_with():
-    """It is put onto images with any TensorFlow, NumPy, protobuf and sagemaker-training, or none of them."""
+def test_launcher_imports_only_installed_dependencies():
+    """The launcher is installed on images with any TensorFlow, NumPy, protobuf and sagemaker-training, or none."""
     for path in FILES:
         if not needs_framework(path):
             beside = {file.stem for file in path.parent.glob("*.py")}
             assert foreign(path) - sys.stdlib_module_names - beside <= INSTALLED_WITH, module(path)
 
 
-def test_patterns_are_known_to_python_310():
-    """Possessive repeats and atomic groups came with 3.11. vermin does not read patterns."""
+def test_regex_patterns_compile_on_python_3_10():
+    """Possessive quantifiers and atomic groups came with 3.11, and vermin does not check patterns."""
     for path in [*FILES, *LIBRARY.glob("*.py")]:
         texts = [node.value for node in nodes_of(path) if isinstance(node, ast.Constant)]
         assert [text for text in map(str, texts) if re.search(r"[*+?}]\+|\(\?>", text)] == [], path.name
 
 
-def test_the_scripts_library_does_not_import_the_launcher():
+def test_script_library_does_not_import_the_launcher():
     found = {path.name: {name.split(".")[0] for name in imports(path)} for path in LIBRARY.glob("*.py")}
     assert {name for name, has in found.items() if "entrypoint" in has} == set()
 
 
-def test_files_of_tests_have_unique_names():
-    """pytest imports them by these, so that two with the same could not be run together."""
+def test_test_files_have_unique_names():
+    """pytest imports test files by name, so it cannot run two files of the same name together."""
     names = [path.name for path in Path(__file__).parents[1].rglob("test_*.py")]
     assert len(names) == len(set(names))

@@ -1,4 +1,4 @@
-"""Test container/lines: what is locked is what is pinned."""
+"""Test container/lines: locked versions match the pins."""
 
 import json
 import re
@@ -25,14 +25,14 @@ def parts(file: Path) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("file", PINNED, ids=lambda file: f"{file.parent.name}-{file.name}")
-def test_line_is_locked_as_it_is_pinned(file: Path) -> None:
+def test_locked_versions_equal_the_pins_of_each_line(file: Path) -> None:
     locked = file.with_name(f"{file.stem}-locked.txt".removeprefix("requirements-"))
     assert parts(file) == parts(locked), f"wanted: container/lines/lock.sh {file.parent.name}"
     assert len(parts(file)) == 4 or file.stem != "requirements"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_launcher_knows_pins_and_requirements_of_tensorflow(name: str) -> None:
+def test_launcher_has_pins_and_requirements_of_tensorflow(name: str) -> None:
     lines, requires = (json.loads((PREPARE / f"image_{what}.json").read_text()) for what in ("lines", "requires"))
     pinned = {pin for part in parts(LINES / name / "requirements.txt")[:3] for pin in part}
     assert {f"{package}=={version}" for package, version in lines[name].items()} == pinned
@@ -41,12 +41,12 @@ def test_launcher_knows_pins_and_requirements_of_tensorflow(name: str) -> None:
 
 
 @pytest.mark.parametrize("file", sorted(LINES.glob("*/gpu.txt")), ids=lambda file: file.parent.name)
-def test_image_for_gpus_has_tensorflow_of_the_same_version(file: Path) -> None:
+def test_gpu_image_has_the_same_tensorflow_version(file: Path) -> None:
     (cpu,) = (pin for pin in parts(file.with_name("requirements.txt"))[0] if pin.startswith("tensorflow-cpu=="))
     assert cpu.replace("-cpu", "") in parts(file)[0]
 
 
-def test_plugin_of_jax_is_pinned_in_jaxs_version() -> None:
+def test_jax_plugin_is_pinned_at_the_version_of_jax() -> None:
     (jax,) = (pin for part in parts(LINES / "2.21/requirements.txt") for pin in part if pin.startswith("jax=="))
     versions = {pin.partition("==")[2] for pin in parts(LINES / "2.21/gpu-jax.txt")[0]}
     assert versions == {jax.partition("==")[2]}
@@ -62,6 +62,6 @@ def test_every_locked_version_has_a_hash(locked: Path) -> None:
 
 
 @pytest.mark.parametrize("patch", sorted([*LINES.glob("*/patches/*"), GPU_PATCH]), ids=lambda path: path.name)
-def test_patch_says_why(patch: Path) -> None:
+def test_patch_file_states_its_reason(patch: Path) -> None:
     why = patch.read_text().partition("\n--- ")[0]
     assert patch.suffix == ".patch" and why.startswith("Horovod ") and "\n- " in why

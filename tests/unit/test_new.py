@@ -1,4 +1,4 @@
-"""Test `entrypoint new`: what each project contains, that linters and the doctor find nothing, and what is refused."""
+"""Test `entrypoint new`: contents of projects, findings of linters and the doctor, and refusals."""
 
 import json
 import subprocess
@@ -36,7 +36,7 @@ REQUEST = {
 
 @pytest.fixture(scope="module")
 def projects(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Path]:
-    """Make a project for each mode and SDK; return their folders."""
+    """Make a project for each mode and SDK; return the folders of the projects."""
     folder = tmp_path_factory.mktemp("projects")
     made = {each: folder / "-".join(each) for each in PROJECTS}
     for (mode, sdk), path in made.items():
@@ -45,17 +45,17 @@ def projects(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], 
 
 
 def call(*command: object, cwd: Path) -> str:
-    """Run a tool; AssertionError with its output unless it ends with 0."""
+    """Run a tool; raise AssertionError with its output unless it ends with 0."""
     done = subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def test_modes_are_the_launchers():
+def test_new_offers_the_modes_of_the_launcher():
     assert set(new.MODES) == {mode.value for mode in Mode} - {Mode.AUTO}
 
 
-def test_project_has_all_files_and_no_open_place(projects):
+def test_project_has_all_files_and_no_unfilled_placeholder(projects):
     for folder in projects.values():
         files = {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
         assert files.keys() == FILES
@@ -63,7 +63,7 @@ def test_project_has_all_files_and_no_open_place(projects):
         assert [name for name, text in files.items() if len(text.splitlines()) > LONGEST_FILE] == []
 
 
-def test_every_template_is_used(monkeypatch, tmp_path):
+def test_every_project_template_is_used(monkeypatch, tmp_path):
     used, fill = set(), new._filled
     monkeypatch.setattr(new, "_filled", lambda name, words: used.add(f"{name}.template") or fill(name, words))
     for mode, sdk in PROJECTS:
@@ -72,7 +72,7 @@ def test_every_template_is_used(monkeypatch, tmp_path):
 
 
 def test_scripts_of_projects_compile_and_pass_ruff(projects):
-    """By the rules of this repository, but with the project as its own root, as for who makes one."""
+    """Ruff uses the rules of this repository, with the project as root, as for a user's own project."""
     text = (ROOT / "pyproject.toml").read_text()
     for path in projects.values():
         for script in path.rglob("*.py"):
@@ -101,7 +101,7 @@ def test_workflow_of_projects_passes_its_linters(projects):
 
 @pytest.mark.parametrize("mode", new.MODES)
 def test_doctor_finds_nothing_in_projects(projects, mode, monkeypatch, tmp_path):
-    """Not even a note."""
+    """There is not even a note."""
     folder = projects[mode, "2"]
     words = new._words(mode, "2")
     request = {
@@ -120,7 +120,7 @@ def test_doctor_finds_nothing_in_projects(projects, mode, monkeypatch, tmp_path)
     assert job.plan.title
 
 
-def test_compose_and_test_of_a_project_run_the_same_job(projects):
+def test_projects_compose_file_and_test_run_the_same_job(projects):
     for (mode, _), folder in projects.items():
         compose = yaml.safe_load((folder / "compose.yaml").read_text())
         options = new._words(mode, "2")["options"]
@@ -149,7 +149,7 @@ def test_new_prints_files_and_next_commands(tmp_path, capsys):
         ("file", "file/project", "cannot be written: Not a directory; wanted a new or an empty folder"),
     ],
 )
-def test_new_overwrites_nothing(tmp_path, capsys, file, folder, says):
+def test_new_overwrites_no_files(tmp_path, capsys, file, folder, says):
     write_files(tmp_path, {file: "mine"})
     before = sorted(tmp_path.rglob("*"))
     assert main.run(["new", str(tmp_path / folder)], {}) == ExitCode.CONFIG
@@ -157,6 +157,6 @@ def test_new_overwrites_nothing(tmp_path, capsys, file, folder, says):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_new_takes_an_empty_folder(tmp_path):
+def test_new_accepts_an_empty_folder(tmp_path):
     assert main.run(["new", str(tmp_path)], {}) == 0
     assert (tmp_path / "src/train.py").exists()

@@ -1,10 +1,10 @@
-"""Test the choice of rows of the outcome table that always run."""
+"""Test which rows of the outcome table always run."""
 
 from outcomes.table import CASES, HEAVY, PAIRS, pairs_of
 
 
-def test_rows_that_always_run_show_each_event_and_each_pair() -> None:
-    """Each event and exit code; each way with each place and moment, and with each kind of exit code."""
+def test_always_run_rows_cover_each_event_and_pair() -> None:
+    """The rows cover each event and exit code, and each way with each place, moment and kind of exit code."""
     light = [case for case in CASES if case.event not in HEAVY]
     few = [case for case in light if case.name in PAIRS]
     assert {pair for case in few for pair in pairs_of(case)} == {pair for case in light for pair in pairs_of(case)}

@@ -1,4 +1,4 @@
-"""Test the pages: what is made of data is as committed, and what README and the site's home page state.
+"""Test that committed pages match their data, and what README and the site's home page state.
 
 After a change of the data: `pytest tests/unit/test_pages.py --refresh`, then read the diff. Links are checked by the
 strict build of the site, in tests/run.sh.
@@ -61,7 +61,7 @@ def test_versions_on_first_pages_are_pinned(begin):
     ) in begin
 
 
-def test_first_pages_state_what_was_never_tried_and_show_a_report_and_what_to_type(begin):
+def test_first_pages_state_limits_and_show_report_and_commands(begin):
     assert "never run it on SageMaker itself, on several GPUs, or on EFA" in begin
     assert "benchmarks/gpu.md" in begin
     assert len(re.findall(r"!\[[^]]{40,}\]\((?:docs/)?report\.png\)", begin)) == 1
@@ -70,7 +70,7 @@ def test_first_pages_state_what_was_never_tried_and_show_a_report_and_what_to_ty
 
 
 def listed() -> str:
-    """Return the groups of mkdocs.yml's `nav` as the home page has them, with links that work on GitHub, too."""
+    """Return the groups of `nav` in mkdocs.yml as Markdown for the home page, with links that also work on GitHub."""
     lines = []
     for name, pages in GROUPS.items():
         lines += ["", f"## {name}", ""]
@@ -99,7 +99,7 @@ PAGES = {
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_committed_page_is_what_its_data_make(name, request):
+def test_committed_page_matches_its_data(name, request):
     path, wanted = ROOT / f"docs/{name}.md", PAGES[name]()
     if request.config.getoption("--refresh"):
         path.write_text(wanted)
@@ -112,20 +112,20 @@ def test_matrix_has_each_line_of_the_image():
         assert way in matrix.WAYS and name in matrix.LINES[image.removesuffix(matrix.ON)]
 
 
-def test_each_form_of_requirements_has_its_own_name_and_says_why_it_differs():
+def test_each_requirements_form_has_unique_name_and_reason():
     forms = requirements_forms.FORMS
     assert len({form.title for form in forms}) == len(forms)
     assert all(form.note for form in forms if form.launchers != form.pip)
 
 
-def test_each_library_has_run_with_a_short_script():
+def test_each_listed_library_has_run_with_a_short_script():
     assert sorted(libraries.results()) == sorted(case.key(line) for case in libraries.CASES for line in case.lines)
     scripts = {ZOO / "scripts" / case.script for case in libraries.CASES if not case.refused}
     assert {*(ZOO / "scripts").glob("*.py")} - {ZOO / "scripts/shown.py"} == scripts
     assert not [path.name for path in scripts if len(path.read_text().splitlines()) > LONGEST_SCRIPT]
 
 
-def test_each_vulnerability_of_the_security_page_is_of_a_pinned_version():
+def test_security_page_lists_only_vulnerabilities_of_pinned_versions():
     rows = re.findall(r"^\| ([\d.]+) \| ([\w-]+ [\w.]+) \| \[CVE-\d+-\d+\]", (ROOT / "SECURITY.md").read_text(), re.M)
     assert rows
     for line, package in rows:

@@ -1,4 +1,4 @@
-"""Test .github/raise_vulnerable.py on what pip-audit prints."""
+"""Test .github/raise_vulnerable.py on output of pip-audit."""
 
 import importlib.util
 import re
@@ -33,7 +33,7 @@ AUDIT = {
 }
 
 
-def test_vulnerable_packages_with_a_fix_are_raised_and_others_told():
+def test_fixable_vulnerable_pins_are_raised_and_others_reported():
     versions, words = program.table(AUDIT, ["CVE-2026-1462"])
     assert versions == {"requests": "2.32.4"}
     assert words.splitlines()[2:] == [
@@ -47,7 +47,7 @@ def test_known_vulnerabilities_change_nothing():
     assert (versions, words) == ({}, "No vulnerabilities beside those that SECURITY.md accepts.")
 
 
-def test_security_page_keeps_rows_of_pinned_versions_and_asks_for_reasons():
+def test_security_page_keeps_pinned_rows_and_requests_reasons():
     page = (
         "| Line | Package |\n|---|---|\n| 2.14 | keras 2.14.0 | CVE-2026-1462 | 3.13.2 | TensorFlow 2.14 wants it |\n"
         "| 2.14 | requests 2.31.0 | CVE-9-9 | 2.32.4 | for a while |\n| 2.21 | none known | | | |\n\n"

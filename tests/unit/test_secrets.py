@@ -1,4 +1,4 @@
-"""Test secrets.py and secret_names.py: which names and values are secret, and what masking leaves of a text."""
+"""Test secrets.py and secret_names.py: which names and values are secret, and how texts are masked."""
 
 import json
 import shlex
@@ -28,7 +28,7 @@ def names_of(kind: str) -> set[str]:
     return names
 
 
-def test_names_of_real_projects_are_judged_rightly():
+def test_secret_names_of_real_projects_are_recognised():
     assert {name for name in names_of("secret") if not is_secret(name)} == MISSED
     assert {name for name in names_of("harmless") if is_secret(name)} == {"mixed_precision_pass"}
     assert not is_secret("")
@@ -78,8 +78,8 @@ def test_long_names_are_judged_quickly(name):
         "?a=",
     ],
 )
-def test_long_texts_take_time_in_proportion(text):
-    """Of an environment and hyperparameters: looking for secrets, in names, values and what is printed."""
+def test_long_texts_are_masked_in_linear_time(text):
+    """This holds for secrets in names and values of variables and hyperparameters, and in printed text."""
     grows_no_faster_than_its_input(lambda size: Secrets({"x": text * size, "y": {"z": [text * size]}}), 10_000)
     grows_no_faster_than_its_input(lambda size: Secrets({"DB_PASSWORD": text * size}), 5_000)
     secret = Secrets({"API_KEY": "Zq7Lw0Xk" + text * 5, "TOKEN": "disabled", "URL": "https://me:Zq7Lw0Xk9@x"})
@@ -100,7 +100,7 @@ ORDINARY = [
 
 
 @pytest.mark.parametrize("value", [*DISTINCTIVE, *ORDINARY])
-def test_distinctive_values_are_known(value):
+def test_distinctive_secret_values_are_recognised(value):
     assert is_distinctive(value) is (value in DISTINCTIVE)
 
 
@@ -211,7 +211,7 @@ def test_values_are_masked_however_programs_quote_them(value):
             assert part not in secret.mask(printed)
 
 
-def test_all_texts_of_a_value_are_masked():
+def test_secrets_in_nested_values_are_masked():
     secret = Secrets({"API_KEY": "Zq7Lw0Xk"})
     value = {"a": ["x Zq7Lw0Xk", 5, None, {"b": ("Zq7Lw0Xk",)}], "c": True}
     assert secret.mask_all(value) == {"a": [f"x {MASK}", 5, None, {"b": [MASK]}], "c": True}
@@ -228,7 +228,7 @@ values = st.text(max_size=30) | st.integers() | st.booleans() | st.none() | st.d
 
 
 @given(st.dictionaries(names, values), st.text(), st.binary())
-def test_masking_copes_with_any_secret_and_text(secrets, text, data):
+def test_masking_handles_any_secret_and_text(secrets, text, data):
     secret = Secrets(secrets)
     masked = secret.mask(text)
     assert secret.mask_bytes(masked.encode("utf-8", "surrogatepass")).count(b"***") >= masked.count(MASK)
@@ -244,7 +244,7 @@ def test_texts_without_secrets_stay_as_they_are(text):
     assert secret.mask(text) == text
 
 
-def test_long_secrets_are_judged_quickly():
-    """A pattern that tries every way to read a word would take years for these."""
+def test_long_values_are_judged_quickly():
+    """A regex with unbounded backtracking would take years for these values."""
     for value in ("correcthorsebatterystaple" * 8 + "1", "aB" * 100 + "1", "word " * 100 + "!"):
         Secrets({"DB_PASSWORD": value}, {})

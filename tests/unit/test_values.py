@@ -1,4 +1,4 @@
-"""Test that Values behave as frozen dataclasses whose fields are given by name."""
+"""Test that Values behave like frozen dataclasses with keyword fields."""
 
 from functools import cached_property
 from typing import ClassVar
@@ -21,13 +21,13 @@ class Lost(Value):
     marks: tuple[str, ...] = ()
 
 
-def test_values_are_equal_if_type_and_fields_are():
+def test_values_with_equal_type_and_fields_are_equal():
     assert Ended(name="a") == Ended(code=0, name="a") != Ended(name="b")
     assert Ended(name="a") != Lost(name="a")
     assert len({Ended(name="a"), Ended(code=0, name="a"), Lost(name="a")}) == 2
 
 
-def test_value_is_shown_like_a_dataclass():
+def test_repr_of_a_value_is_like_a_dataclass():
     assert repr(Ended(name="a", marks=("x",))) == "Ended(name='a', code=0, marks=('x',))"
 
 
@@ -37,12 +37,12 @@ def test_missing_or_unknown_field_is_refused(given):
         Ended(**given)
 
 
-def test_value_does_not_change():
+def test_value_is_immutable():
     with pytest.raises(AttributeError, match="cannot set name"):
         Ended(name="a").name = "b"
 
 
-def test_value_is_matched_by_names():
+def test_value_matches_patterns_by_field_name():
     match Ended(name="a", code=3):
         case Lost():
             pytest.fail("another type")
@@ -50,7 +50,7 @@ def test_value_is_matched_by_names():
             assert name == "a"
 
 
-def test_value_becomes_json_and_the_same_value_again():
+def test_value_survives_a_json_round_trip():
     message = Ended(name="a", code=3, marks=("x", "y"))
     assert plain(message) == {"name": "a", "code": 3, "marks": ["x", "y"]}
     assert reader(Ended)(plain(message)) == message
@@ -59,7 +59,7 @@ def test_value_becomes_json_and_the_same_value_again():
 
 
 class Base(Value):
-    """A type that another one extends."""
+    """A base type for the type `Extended`."""
 
     known: ClassVar = "of the type"
     name: str
@@ -84,7 +84,7 @@ class Count(State):
     seen: list[int] = fresh(list)
 
 
-def test_a_type_inherits_the_fields_of_another():
+def test_value_type_inherits_fields_of_its_base():
     assert Extended.fields == ("name", "stdin", "number")
     assert Extended(name="a") == Extended(name="a", stdin="x") != Extended(name="a", number=4)
     assert Base(name="a") != Base(name="a", stdin="x")
@@ -92,7 +92,7 @@ def test_a_type_inherits_the_fields_of_another():
         Extended(name="a", number=-1)
 
 
-def test_changed_copy_computes_its_properties_again():
+def test_changed_copy_recomputes_its_properties():
     value = Extended(name="a", number=2)
     assert value.doubled == 4 and value == Extended(name="a", number=2)
     changed = replace(value, number=5)
@@ -101,7 +101,7 @@ def test_changed_copy_computes_its_properties_again():
         replace(value, cod=1)
 
 
-def test_state_changes_and_has_its_own_defaults():
+def test_state_is_mutable_with_separate_defaults():
     one, other = Count(name="a"), Count(name="a")
     one.seen.append(1)
     one.name = "b"

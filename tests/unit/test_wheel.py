@@ -1,4 +1,4 @@
-"""Test the wheel: what `pip install` puts onto a laptop, or onto other people's images."""
+"""Test the contents and requirements of the wheel that users install on laptops and other images."""
 
 import re
 import shutil
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Yield the archive."""
+    """Yield the opened archive of the wheel."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "src"  # a copy: setuptools leaves a folder `build` where it builds
     for name in ("entrypoint", "sagemaker_tf_data"):
@@ -35,18 +35,18 @@ def metadata(wheel):
     return Parser().parsestr(wheel.read(name).decode())
 
 
-def test_wheel_fits_every_python_from_3_10_on(wheel, metadata):
+def test_wheel_supports_python_3_10_and_later(wheel, metadata):
     assert wheel.filename.endswith("-py3-none-any.whl")
     assert metadata["Requires-Python"] == ">=3.10"
     assert not [name for name in wheel.namelist() if name.endswith(".so")]
 
 
-def test_wheel_asks_for_no_tensorflow_numpy_protobuf_or_toolkit(metadata):
+def test_wheel_requires_no_tensorflow_numpy_protobuf_or_toolkit(metadata):
     always = {re.split(r"[^\w-]", need)[0] for need in metadata.get_all("Requires-Dist") if "extra ==" not in need}
     assert always == {"packaging", "psutil", "tomli", "uv", "waitress"}
 
 
-def test_wheel_has_the_files_that_are_no_python(wheel):
+def test_wheel_contains_non_python_files(wheel):
     files = {f"entrypoint/cli/new_project/{path.name}" for path in (ROOT / "entrypoint/cli/new_project").iterdir()}
     files |= {f"entrypoint/programs/prepare/image_{name}.json" for name in ("lines", "requires")}
     files |= {f"entrypoint/check/doctor/{name}.toml" for name in ("packages", "rules")}
@@ -54,8 +54,8 @@ def test_wheel_has_the_files_that_are_no_python(wheel):
     assert files <= set(wheel.namelist())
 
 
-def test_plan_needs_nothing_but_the_wheel(wheel, tmp_path):
-    """Without `site` there is no other package."""
+def test_plan_command_needs_only_the_wheel(wheel, tmp_path):
+    """Python runs without `site`, so no other package can be imported."""
     wheel.extractall(tmp_path / "here")
     code = "import sys; sys.path.insert(0, sys.argv.pop(1)); from entrypoint.cli.main import main; sys.exit(main())"
     command = [sys.executable, "-I", "-S", "-c", code, tmp_path / "here", "plan", "--hosts", "2", "--mode", "ps"]

@@ -1,4 +1,4 @@
-"""Test the pages of docs/benchmarks and README's figures: what the JSON files make, and what is judged of them."""
+"""Test that docs/benchmarks and README match the JSON files, and how promises are judged by them."""
 
 import re
 
@@ -12,13 +12,13 @@ from benchmarks.figures import Figure, Ratio, figure, ratio, shown, times
 from benchmarks.report import BEGIN, END, FOLDER, PAGES, ROOT, index, joined, made, read, whole
 
 
-def test_committed_pages_are_what_their_figures_make():
-    """After a change: python -m benchmarks.report, then read the diff."""
+def test_committed_benchmark_pages_match_their_figures():
+    """If this fails after a change, run `python -m benchmarks.report` and read the diff."""
     for path, text in made(read(ROOT / FOLDER)).items():
         assert (ROOT / path).read_text() == whole(ROOT / path, text), path
 
 
-def test_every_figure_of_the_readme_is_among_the_promises():
+def test_every_readme_figure_is_a_promise():
     text = (ROOT / "README.md").read_text()
     readme = " ".join((text[: text.index(BEGIN)] + text[text.index(END) :]).split())
     quotes = [promise.quote for promise in PROMISES if promise not in FIRST]
@@ -33,7 +33,7 @@ def run(side: str, case: str = "raise-mpi-2-rank-0", cut_at_s: float | None = No
     return {"case": case, "title": case, "group": "failure", "side": side, "measures": measures, "cut_at_s": cut_at_s}
 
 
-def test_a_cut_run_counts_as_longer_than_any_that_ended():
+def test_cut_run_ranks_as_longest():
     runs = [run("ours", gone_s=3.0), run("ours", cut_at_s=60.0), run("ours", cut_at_s=60.0)]
     found = figure(runs, "gone_s", side="ours")
     assert (found.median, found.at_least, found.runs) == (None, 60.0, 3)
@@ -53,22 +53,22 @@ def test_a_cut_run_counts_as_longer_than_any_that_ended():
         (Figure((), 1, 10.0), Figure((5.0,)), Ratio(2.0, ">"), False),
     ],
 )
-def test_a_ratio_to_a_cut_job_is_a_bound(ours, theirs, wanted, meets):
+def test_ratio_to_cut_job_is_a_bound(ours, theirs, wanted, meets):
     assert ratio(ours, theirs) == wanted
     assert wanted.meets(0.3) is meets
 
 
-def test_a_ratio_needs_two_sides_that_say_something():
+def test_ratio_needs_a_measured_figure_on_both_sides():
     assert ratio(None, Figure((1.0,))) is ratio(Figure((1.0,)), Figure((0.0,))) is None
     assert ratio(Figure((), 1, 60.0), Figure((), 1, 60.0)) is None
 
 
 @pytest.mark.parametrize(("found", "text"), [(Ratio(1.0), "as good"), (Ratio(1.7), "1.7 times as long")])
-def test_a_ratio_that_is_no_gain_in_words(found, text):
+def test_ratio_is_described_in_words(found, text):
     assert times(found, "gone_s") == text
 
 
-def test_a_share_is_worse_than_none():
+def test_nonzero_share_is_worse_than_zero():
     runs = [{**run(side, split_share=share), "group": "log"} for side, share in (("ours", 0.1), ("toolkit", 0.0))]
     (only,) = compared(runs, "toolkit")
     assert only.is_worse and only.ratio is None
@@ -78,7 +78,7 @@ def record(*runs: dict) -> dict:
     return {"side-by-side": {"date": "2026-11-29", "commit": "abc", "runs": list(runs)}}
 
 
-def test_a_promise_is_judged_by_our_worst_case_and_the_best_peer():
+def test_promise_compares_our_worst_case_with_the_best_peer():
     promise = Promise(row="raises", quote="q", says="within seconds", measure="gone_s", cases="raise-*", most=10.0)
     runs = [run("ours", "raise-a", gone_s=1.0), run("ours", "raise-b", gone_s=4.0), run("ours", "kill-a", gone_s=90.0)]
     runs += [run("toolkit", "raise-b", gone_s=30.0), run("mpirun", "raise-b", gone_s=5.0)]
@@ -98,7 +98,7 @@ def test_promises_without_a_figure_are_shown_as_not_measured():
     assert f"Of {len(PROMISES)} promises, {len(PROMISES)} were not measured" in " ".join(joined(index({})).split())
 
 
-def test_a_page_without_its_marks_is_not_overwritten(tmp_path):
+def test_page_without_marks_is_not_overwritten(tmp_path):
     (tmp_path / "page.md").write_text("by hand")
     with pytest.raises(ValueError, match="benchmarks:begin"):
         whole(tmp_path / "page.md", "figures")
@@ -111,7 +111,7 @@ def test_one_command_measures_each_page_into_its_file():
         assert any(word.endswith(f"/{what}.json") for word in words) and not any("{" in word for word in words)
 
 
-def test_what_is_measured_on_the_commit_is_not_measured_again(monkeypatch, capsys):
+def test_benchmark_measured_on_this_commit_is_not_repeated(monkeypatch, capsys):
     ran = []
     monkeypatch.setattr("benchmarks.machine.commit", lambda: "abc")
     monkeypatch.setattr("benchmarks.all.commit_of", {"profile": "abc", "chaos": "other", "pipe": ""}.get)
@@ -125,6 +125,6 @@ def test_what_is_measured_on_the_commit_is_not_measured_again(monkeypatch, capsy
         measure_all()
 
 
-def test_a_command_has_no_path_of_this_machine():
+def test_recorded_command_has_no_path_of_this_machine():
     words = ["python", "-m", "benchmarks.pipe", "--json", "/elsewhere/pipe.json", f"--keep={ROOT}/out"]
     assert machine.command(words) == "python -m benchmarks.pipe --json pipe.json --keep=out"

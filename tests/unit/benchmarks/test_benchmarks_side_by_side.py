@@ -1,4 +1,4 @@
-"""Test the pure parts of benchmarks/side_by_side: figures from marks and logs, who runs what, complaints of --quick."""
+"""Test the pure parts of benchmarks/side_by_side: figures from marks and logs, cases of each side, --quick."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ def ended(host: str, finished: float | None, code: int | None = 0, started: floa
 
 
 def marks(case: Case, **values: float) -> list[Mark]:
-    """Return marks that are equal for all processes; those of the n-th host come n seconds later."""
+    """Return the same marks for all processes; those of the n-th host come n seconds later."""
     return [Mark(f"algo-{n + 1}", "marks-7", what, at + n) for what, at in values.items() for n in range(case.hosts)]
 
 
@@ -39,7 +39,7 @@ def figures(case: Case, said: list[Mark], endings: list[Ending], event_at=None, 
     return measures(case, said, endings, event_at, killed, 5.0, printing_cpu_s=2.0, peak_bytes=7, left_at=left_at)
 
 
-def test_start_and_tail_count_from_the_last_to_the_last():
+def test_start_and_tail_are_measured_at_the_last_process():
     case = BY_NAME["start-ps-2"]
     said = [*marks(case, first=102.0, last=110.0), Mark("algo-1", "marks-7", "cpu", 1.0)]
     endings = [ended("algo-1", 112.0), ended("algo-2", 111.5, started=101.0)]
@@ -49,7 +49,7 @@ def test_start_and_tail_count_from_the_last_to_the_last():
     assert (real["tail_s"], real["launcher_tail_s"]) == (1.0, 0.75), "what the scripts take to leave counts apart"
 
 
-def test_a_job_that_was_cut_or_ended_too_early_has_no_end_to_compare():
+def test_cut_or_early_ended_job_has_no_end_figures():
     case = BY_NAME["start-ps-2"]
     endings = [ended("algo-1", None, None), ended("algo-2", 111.5)]
     assert set(figures(case, marks(case, first=102.0), endings)) == {"start_s", "launcher_memory_bytes"}
@@ -73,23 +73,21 @@ FAILS = [Mark("algo-2", f"marks-{n}", "fails", 107.0 + n) for n in (0, 1)]  # a 
         ("packages-silent", [], [ended("algo-1", 108.0, 65)], None, 8.0),  # from its start
     ],
 )
-def test_a_failure_counts_from_its_own_moment_and_has_to_end_every_host_with_a_failure(
-    name, said, endings, killed, gone_s
-):
+def test_failure_is_timed_from_its_moment_and_fails_every_host(name, said, endings, killed, gone_s):
     case = BY_NAME[name]
     assert figures(case, said, endings, 104.0, killed)["gone_s"] == gone_s
     assert ended_well(case, said, endings, killed)
     assert not ended_well(case, said, [ended("algo-1", 112.0, 0), *endings[1:]], killed)
 
 
-def test_a_stop_is_right_if_all_scripts_have_saved():
+def test_stop_is_right_if_all_scripts_have_saved():
     case = BY_NAME["stop-ps-2"]
     said, endings = marks(case, first=102.0, heard=105.0, saved=106.0), [ended("algo-1", 108.0), ended("algo-2", 108.5)]
     assert figures(case, said, endings, 104.5) == {"told_s": 1.5, "gone_s": 4.0}
     assert ended_well(case, said, endings, None) and not ended_well(case, said[:-1], endings, None)
 
 
-def test_a_hang_counts_until_the_launchers_own_line_and_until_all_hosts_are_gone():
+def test_hang_is_timed_to_launchers_line_and_last_hosts_end():
     case, at = BY_NAME["hang-mpi-2"], seconds(TIME)
     said = [*marks(case, first=101.0, trains=103.0), Mark("algo-2", "marks-7", "hangs", at - 20)]
     horovod = "[algo-1 rank 0] W One or more tensors were submitted to be reduced, gathered or broadcasted by subset"
@@ -121,7 +119,7 @@ LINE = "<algo-2 1 000017>   of a line loss=0.5 </000017>"
         ("", 1, 0, 0),
     ],
 )
-def test_a_line_is_whole_split_mislabelled_or_unlabelled(log, split, mislabelled, unlabelled):
+def test_log_lines_are_counted_as_split_mislabelled_or_unlabelled(log, split, mislabelled, unlabelled):
     found = log_measures({"algo-2": log}, 1, seconds(TIME) - 0.5)
     shares = {name: value for name, value in found.items() if name.endswith("_share")}
     assert shares == {"split_share": split, "mislabelled_share": mislabelled, "unlabelled_share": unlabelled}
@@ -130,7 +128,7 @@ def test_a_line_is_whole_split_mislabelled_or_unlabelled(log, split, mislabelled
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root: the kernel tells nobody else")
-def test_the_kernel_says_when_scripts_are_gone(tmp_path):
+def test_end_of_scripts_is_read_from_the_kernel(tmp_path):
     program = tmp_path / f"leaves-{os.getpid()}.py"
     program.write_text("import sys\nprint('last', flush=True)\nsys.stdin.read()\n")
     with (
@@ -145,14 +143,14 @@ def test_the_kernel_says_when_scripts_are_gone(tmp_path):
         assert before <= eventually(scripts.ended_at, within=60) <= time.time()
 
 
-def test_only_python_with_the_script_is_the_script():
+def test_only_python_running_the_script_counts_as_the_script():
     assert is_script([b"/opt/venv/bin/python", b"-m", b"mpi4py", b"acts.py", b""], b"acts.py")
     horovodrun = [b"/opt/venv/bin/python", b"/opt/venv/bin/horovodrun", b"-np", b"2", b"python", b"acts.py", b""]
     for words in (horovodrun, [b"mpirun", b"-np", b"2", b"python", b"acts.py"], [b"/bin/sh", b"-c", b"acts.py"], [b""]):
         assert not is_script(words, b"acts.py")
 
 
-def test_an_index_has_each_wheel_with_its_hash_and_its_metadata(tmp_path):
+def test_package_index_lists_each_wheel_with_hash_and_metadata(tmp_path):
     wheel = tmp_path / "files" / "Needed_it-1-py3-none-any.whl"
     wheel.parent.mkdir()
     with zipfile.ZipFile(wheel, "w") as archive:
@@ -164,7 +162,7 @@ def test_an_index_has_each_wheel_with_its_hash_and_its_metadata(tmp_path):
     assert len(index.NEEDS) == max(index.NAMED) == 110
 
 
-def test_an_index_that_does_not_answer_takes_no_connection():
+def test_silent_package_index_accepts_no_connection():
     server = index.silent()[0]
     with socket.socket() as client:
         client.settimeout(0.5)
@@ -172,7 +170,7 @@ def test_an_index_that_does_not_answer_takes_no_connection():
             client.connect(("127.0.0.1", server.getsockname()[1]))
 
 
-def test_each_side_runs_what_it_can():
+def test_each_side_runs_the_cases_that_it_supports():
     assert all(case.runs_on(OURS) for case in CASES) and len(BY_NAME) == len(CASES)
     modes = {side: {case.mode for case in CASES if case.runs_on(side)} for side in (*SIDES[1:], PLAIN, "mpirun")}
     assert modes.pop("toolkit") == {"single", "mwms", "ps", "mpi"}
@@ -184,7 +182,7 @@ def test_each_side_runs_what_it_can():
         assert any(aim(name, each.measure) is each for name in BY_NAME), f"no case has the aim: {each.words}"
 
 
-def test_by_hand_the_first_host_starts_all_ranks_and_ends_the_others():
+def test_first_host_starts_all_ranks_when_run_by_hand():
     case = BY_NAME["start-mpi-2x2"]
     *shell, script, side, python, program, option, value = peers.by_hand(case, "horovodrun-gloo", HOSTS, "algo-1")
     assert [*shell, python, program, option, value] == ["bash", "-c", "python", "acts.py", "--seconds", "4"]
@@ -194,7 +192,7 @@ def test_by_hand_the_first_host_starts_all_ranks_and_ends_the_others():
     assert peers.by_hand(case, side, HOSTS, "algo-2")[-1].startswith("/usr/sbin/sshd -D;")
 
 
-def test_by_hand_each_worker_of_multi_worker_mirrored_has_its_tf_config():
+def test_multi_worker_mirrored_workers_run_by_hand_have_tf_config():
     env, tf_config, *words = peers.by_hand(BY_NAME["start-mwms-2"], PLAIN, HOSTS, "algo-2")
     assert [env, *words] == ["env", "python", "/opt/ml/code/acts.py", "--seconds", "4"]
     wanted = {"cluster": {"worker": ["algo-1:2222", "algo-2:2222"]}, "task": {"type": "worker", "index": 1}}
@@ -221,7 +219,7 @@ def test_by_hand_each_worker_of_multi_worker_mirrored_has_its_tf_config():
         ),
     ],
 )  # fmt: skip
-def test_sides_take_turns_and_only_what_waits_at_the_peers_runs_together(names, sides, waits, alone, together):
+def test_sides_alternate_and_only_waiting_cases_run_in_parallel(names, sides, waits, alone, together):
     log = []
 
     def do(case, side, at_work):
@@ -238,7 +236,7 @@ def run_of(case: str, side: str, cut: float | None = None, right: bool = True, *
     return {"case": case, "side": side, "measures": values, "cut_at_s": cut, "right": right, "exit_codes": [0]}
 
 
-def test_quick_repeats_what_is_too_slow_and_complains_only_of_what_is_no_noise():
+def test_quick_repeats_slow_cases_and_reports_only_confirmed_ones():
     case = BY_NAME["start-ps-2"]
     slow, well = (run_of(case.name, "ours", start_s=seconds) for seconds in (3.35, 0.8))
     toolkit = run_of(case.name, "toolkit", start_s=4.8)
@@ -251,7 +249,7 @@ def test_quick_repeats_what_is_too_slow_and_complains_only_of_what_is_no_noise()
     assert not quick.complaints([{**hangs, "side": "toolkit"}, {**wrong, "side": "toolkit"}])
 
 
-def test_quick_cuts_a_peer_early_and_counts_the_cut_as_its_time():
+def test_quick_cuts_slow_peer_and_counts_the_cut_as_duration():
     ours, toolkit = (quick.shortened(BY_NAME["raise-mpi-2-rank-1"], side) for side in ("ours", "toolkit"))
     assert (ours.after_s, toolkit.limit_s, toolkit.after_s) == (90.0, 90.0, 10.0)
     cut = run_of("raise-mpi-2-rank-1", "toolkit", cut=25.0, right=False)

@@ -1,4 +1,4 @@
-"""Test benchmarks/chaos: the oracle finds lies that are planted in histories, and nothing where there is none."""
+"""Test benchmarks/chaos: the oracle finds each lie that is planted in a history, and accepts honest histories."""
 
 from dataclasses import replace
 from itertools import chain
@@ -26,18 +26,18 @@ def worker(number: int, *deeds: tuple[float, str, str], attempt: int = 0) -> lis
 
 
 def also(seen: Observed, *journals: list[Deed]) -> Observed:
-    """Return the history with more deeds, in order of time."""
+    """Return the history with these deeds added, sorted by time."""
     return replace(seen, deeds=tuple(sorted(chain(seen.deeds, *journals), key=lambda deed: deed.at)))
 
 
 def printed(host: str, process: str, count: int, attempt: int = 0) -> str:
-    """Return a process's lines in the host's log."""
+    """Return the lines of a process as they stand in the host's log."""
     texts = (f"chaos {host} {process} {attempt} {n} step {n} ".ljust(199, ".") for n in range(count))
     return "".join(f"[{host} {process}] {text}\n" for text in texts)
 
 
 def job(case: Case, *ends: tuple[float, str, str], end: float, exit: str, text: str | None = None, **more) -> Observed:
-    """Return a job whose processes print five lines; the n-th ends as the n-th of `ends`; all hosts end alike."""
+    """Return a job whose processes print five lines. Process n ends as `ends[n]`; all hosts end alike."""
     deeds, logs = [], dict.fromkeys(case.names, "")
     for (host, process), last in zip(case.processes, ends, strict=True):
         deeds += journal(host, process, (0.5, "starts", ""), (1.0, "lines", "5"), last)
@@ -75,7 +75,7 @@ KILLED = job(
 
 
 def with_(seen: Observed, field: str, **hosts: object) -> Observed:
-    """Return histories with one field changed for some hosts: algo_2=..."""
+    """Return the history with one field changed for the named hosts, such as `algo_2=...`."""
     new = {host.replace("_", "-"): value for host, value in hosts.items()}
     return replace(seen, **{field: {**getattr(seen, field), **new}})
 
@@ -85,7 +85,7 @@ def without(seen: Observed, what: str, host: str) -> Observed:
 
 
 def of_all(seen: Observed, **fields: object) -> Observed:
-    """Return fields with the same value for every host."""
+    """Return the history with these fields set to the same value for every host."""
     return replace(seen, **{name: dict.fromkeys(seen.case.names, value) for name, value in fields.items()})
 
 
@@ -103,7 +103,7 @@ HONEST = {"succeeded": SUCCEEDED, "failed": FAILED, "lost": LOST, "stopped": STO
 
 
 @pytest.mark.parametrize("honest", HONEST)
-def test_an_honest_history_violates_no_rule(honest):
+def test_honest_history_violates_no_rule(honest):
     assert violations(HONEST[honest]) == []
 
 
@@ -114,7 +114,7 @@ BROKEN = """[algo-1] Traceback (most recent call last):
 
 
 def logged(log: str) -> Observed:
-    """Return histories with this log of the first host."""
+    """Return the history with this text as the first host's log."""
     return with_(FAILED, "logs", algo_1=log)
 
 
@@ -217,20 +217,20 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_planted_lie_violates_its_rule(lie):
+def test_planted_lie_violates_its_rule(lie):
     rule, told = LIES[lie]
     found = violations(told)
     assert rule in rules_of(found), found
 
 
-def test_either_of_two_failures_within_a_second_may_be_named():
+def test_either_of_two_near_simultaneous_failures_may_be_named():
     both = also(FAILED, worker(2, (2.4, "exits", "3")))
     assert violations(both) == []
     other = of_all(both, exits="3", failures="algo-3 worker/2 (exit code 3)")
     assert violations(other) == []
 
 
-def test_a_host_that_was_cut_off_briefly_may_be_named_only_if_something_failed_meanwhile():
+def test_briefly_isolated_host_may_be_named_only_during_a_failure():
     cut = Injected(fault=Fault(kind="cut", host="algo-3", at=1.7, lasts=2.5), at=BEGAN + 1.7, over=BEGAN + 4.2)
     text = "algo-3 (lost: no report for 2 s, and it accepts no connection)"
     named = of_all(replace(FAILED, injected=(cut,)), failures=text, exits="69")
@@ -239,7 +239,7 @@ def test_a_host_that_was_cut_off_briefly_may_be_named_only_if_something_failed_m
     assert {"cause", "failure"} <= rules_of(violations(alone))
 
 
-def test_hosts_may_disagree_on_a_coordinator_that_is_killed_before_they_have_met():
+def test_hosts_may_disagree_if_coordinator_is_killed_before_meeting():
     kill = Injected(fault=Fault(kind="kill", host="algo-1", at=0.3), at=BEGAN + 0.3)
     codes = {"algo-1": "SIGKILL", "algo-2": "68", "algo-3": "69"}
     texts = {"algo-1": None, "algo-2": "algo-1 (did not appear within 13 s)", "algo-3": "algo-1 (lost: no report)"}
@@ -250,7 +250,7 @@ def test_hosts_may_disagree_on_a_coordinator_that_is_killed_before_they_have_met
     assert "cause" in rules_of(violations(with_(begun, "failures", algo_2="algo-3 (did not appear within 13 s)")))
 
 
-def test_a_silent_host_is_lost_sooner_after_a_process_was_stopped():
+def test_silent_host_is_lost_sooner_after_a_process_was_stopped():
     cut = Injected(fault=Fault(kind="cut", host="algo-3", at=1.0), at=BEGAN + 1.0, over=BEGAN + 2.7)
     stop = Injected(fault=Fault(kind="stop", host="algo-2", process="worker/1", at=1.2), at=BEGAN + 1.2)
     text = "algo-3 (lost: no report for 2 s, and it accepts no connection)"
@@ -260,7 +260,7 @@ def test_a_silent_host_is_lost_sooner_after_a_process_was_stopped():
     assert "cause" in rules_of(violations(replace(seen, injected=(cut,))))
 
 
-def test_mpirun_may_fail_of_a_vanished_name_only_if_it_vanished_for_long():
+def test_mpirun_may_fail_only_if_a_name_vanished_for_long():
     hide = Injected(fault=Fault(kind="hide", host="algo-2", at=1.6), at=BEGAN + 1.6)
     case = Case(mode="mpi", hosts=2, settings={"RESTARTS": 1.0})
     text = "algo-1 mpirun (exit code 255): ssh: Could not resolve hostname algo-2: Name or service not known"
@@ -271,7 +271,7 @@ def test_mpirun_may_fail_of_a_vanished_name_only_if_it_vanished_for_long():
     assert "cause" in rules_of(violations(replace(seen, injected=())))
 
 
-def test_limits_grow_by_what_a_busy_machine_took():
+def test_time_limits_grow_by_delays_of_a_busy_machine():
     late = with_(FAILED, "gone", algo_1=BEGAN + 35)
     assert rules_of(violations(late)) == {"bound"}
     still = replace(late, gaps=((BEGAN + 30, 20.0),))
@@ -282,15 +282,15 @@ def test_limits_grow_by_what_a_busy_machine_took():
     assert rules_of(violations(before)) == {"bound"}
 
 
-def test_limits_grow_on_a_machine_that_computes_slowly():
-    """Each of its CPUs is free, and takes four times as long for the same work."""
+def test_time_limits_grow_on_a_slow_machine():
+    """Each CPU of the machine is free, but takes four times as long for the same work."""
     late = with_(FAILED, "gone", algo_1=BEGAN + 13)
     assert rules_of(violations(late)) == {"bound"}
     assert violations(replace(late, slowness=4.0)) == []
     assert rules_of(violations(replace(late, slowness=1.5))) == {"bound"}
 
 
-def test_unread_output_may_be_lost_silently_only_if_it_cannot_be_reported():
+def test_output_may_vanish_silently_only_if_loss_cannot_be_reported():
     stall = Injected(fault=Fault(kind="stall", host="algo-1", lasts=25.0), at=BEGAN + 1, over=BEGAN + 26)
     full = Injected(fault=Fault(kind="readonly", host="algo-1", process="output"), at=BEGAN + 1)
     cut = logged(LOG[: LOG.rindex("[")])
@@ -299,14 +299,14 @@ def test_unread_output_may_be_lost_silently_only_if_it_cannot_be_reported():
     assert "lines" not in rules_of(violations(replace(cut, injected=(stall, full))))
 
 
-def test_a_killed_host_may_lack_its_last_lines():
+def test_killed_host_may_lack_its_last_lines():
     log = LOST.logs["algo-3"]
     assert violations(with_(LOST, "logs", algo_3=log[: len(log) // 2])) == []
 
 
 @pytest.mark.parametrize("process", ["worker/0", "rank 3"])
 @pytest.mark.parametrize("rest", ["", "Traceback (most recent call last):"])
-def test_a_process_may_end_in_the_middle_of_a_line(process, rest):
+def test_process_may_end_in_the_middle_of_a_line(process, rest):
     case = replace(MIRRORED, hosts=1, mode="mpi" if process == "rank 3" else "mwms")
     log = printed("algo-1", process, 12)
     seen = replace(SUCCEEDED, case=case, deeds=(), exits={}, gone={"algo-1": BEGAN}, logs={"algo-1": log[:-40] + rest})
@@ -315,7 +315,7 @@ def test_a_process_may_end_in_the_middle_of_a_line(process, rest):
     assert "lines" in rules_of(violations(other))
 
 
-def test_the_same_seed_draws_the_same_cases():
+def test_same_seed_draws_the_same_cases():
     cases = [draw(7, number, netns=True) for number in range(300)]
     assert cases == [draw(7, number, netns=True) for number in range(300)]
     assert cases != [draw(8, number, netns=True) for number in range(300)]
@@ -331,12 +331,12 @@ def test_the_same_seed_draws_the_same_cases():
     assert all(Case.from_json(case.to_json()) == case for case in cases)
 
 
-def test_without_root_only_faults_that_need_no_root_are_drawn():
+def test_only_rootless_faults_are_drawn_without_root():
     kinds = {fault.kind for number in range(300) for fault in draw(7, number, netns=False).faults}
     assert kinds == {"kill", "stop", "pause", "late", "stall"}
 
 
-def test_faults_are_read_from_the_terminal_and_deeds_from_the_journals(tmp_path):
+def test_faults_come_from_terminal_and_deeds_from_journals(tmp_path):
     pause = Fault(kind="pause", host="algo-1", at=1.0, lasts=2.0)
     case = replace(MIRRORED, faults=(pause, KILL.fault, STOP.fault))
     lines = [

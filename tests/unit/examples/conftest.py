@@ -1,4 +1,4 @@
-"""Share what the tests of several examples need."""
+"""Share the fixture with which tests import the modules of an example."""
 
 import importlib
 import sys
@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def load(request: pytest.FixtureRequest) -> Iterator[Callable[[str], ModuleType]]:
-    """Import a module of the test's EXAMPLE; remove it from `sys.modules` afterwards, since its name is common."""
+    """Import a module of the test's EXAMPLE; remove it from `sys.modules` afterwards, as examples share names."""
     if request.node.get_closest_marker("tensorflow"):
         pytest.importorskip("tensorflow")
     folder: Path = request.module.EXAMPLE

@@ -1,6 +1,6 @@
-"""Run a step of DeepFM on two parameter servers and a worker of this process, where Keras believes in a GPU.
+"""Run a step of DeepFM on two parameter servers and a worker in this process, with a GPU feigned to Keras.
 
-Prints as JSON what came of it: with the example's own optimizer, and with one that Keras has XLA compile.
+Prints the results as JSON: with the example's own optimizer, and with one that Keras compiles by XLA.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Test examples/cloudformation: what cfn-lint reports of the template, and what a user of its stack would notice."""
+"""Test examples/cloudformation: cfn-lint finds nothing, and the stack has the documented properties."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ EVERYTHING = "-1"
 
 
 class Loader(yaml.SafeLoader):
-    """A loader of CloudFormation's short forms: !Ref NAME is {"Ref": NAME}, others likewise."""
+    """A YAML loader that expands CloudFormation's short forms: !Ref NAME becomes {"Ref": NAME}."""
 
 
 def short_form(loader, name, node):
@@ -48,8 +48,8 @@ def test_cfn_lint_finds_nothing():
     assert found.returncode == 0, found.stdout + found.stderr
 
 
-def test_hosts_of_a_job_reach_one_another_on_all_ports(resources):
-    """Both ways: docs/sagemaker.md, "VPC and security groups"."""
+def test_job_hosts_reach_one_another_on_all_ports(resources):
+    """Both directions are open, as docs/sagemaker.md asks under "VPC and security groups"."""
     hosts = {"Ref": "Hosts"}
     come = [rule for rule in of_kind(resources, "EC2::SecurityGroupIngress").values() if rule["GroupId"] == hosts]
     go = [rule for rule in of_kind(resources, "EC2::SecurityGroupEgress").values() if rule["GroupId"] == hosts]
@@ -72,7 +72,7 @@ def test_hosts_in_either_zone_reach_efs(resources):
     assert resources["FileSystem"]["DeletionPolicy"] == "Retain"  # to delete a stack deletes no data
 
 
-def test_s3_is_reached_without_the_internet(resources):
+def test_s3_is_reachable_without_the_internet(resources):
     (gateway,) = [
         each for each in of_kind(resources, "EC2::VPCEndpoint").values() if each["VpcEndpointType"] == "Gateway"
     ]
@@ -85,7 +85,7 @@ def test_s3_is_reached_without_the_internet(resources):
     assert [(rule["FromPort"], rule["CidrIp"]) for rule in out] == [(443, "0.0.0.0/0")]
 
 
-def test_resources_billed_by_the_hour_are_made_only_if_asked_for(template, resources):
+def test_hourly_billed_resources_are_created_only_on_request(template, resources):
     costs = {
         name: each.get("Condition") for name, each in resources.items()
         if each["Type"] in ("AWS::EC2::NatGateway", "AWS::EC2::EIP")
@@ -95,7 +95,7 @@ def test_resources_billed_by_the_hour_are_made_only_if_asked_for(template, resou
     assert template["Parameters"]["Outbound"]["Default"] == "none"
 
 
-def test_sagemaker_alone_may_take_the_role_which_permits_little(resources):
+def test_only_sagemaker_may_assume_the_narrow_role(resources):
     role = resources["Role"]["Properties"]
     (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
     assert trust["Principal"] == {"Service": "sagemaker.amazonaws.com"}
@@ -116,7 +116,7 @@ def test_sagemaker_alone_may_take_the_role_which_permits_little(resources):
     assert "ManagedPolicyArns" not in role
 
 
-def test_the_stack_puts_out_the_arguments_of_submit(template):
+def test_stack_outputs_are_the_arguments_of_submit(template):
     from_stack = template["Outputs"]["Arguments"]["Value"]["Sub"]
     for argument in ("--role ", "--subnets ", "--security-groups ", "--channel training=efs://"):
         assert argument in from_stack

@@ -1,6 +1,6 @@
-"""Test examples/deepfm: its data files and channels, hyperparameters, and what one job keeps for another.
+"""Test examples/deepfm: data files, channels, hyperparameters, and the model that one job leaves to the next.
 
-That it learns, resumes, is judged, infers and exports in every way: local/test_deepfm.py.
+tests/local/test_deepfm.py tests training, resuming, evaluation, inference and export.
 """
 
 import gzip
@@ -28,7 +28,7 @@ def line(label=1, first=1, fields=39):
 
 
 def rows_in(load, folder, monkeypatch):
-    """Return (label, ids, values) of all rows of the files, as training reads them."""
+    """Return (label, ids, values) of all rows of the files, read as in training."""
     monkeypatch.setenv("SM_CHANNEL_TRAINING", str(folder))
     data, rows = load("data"), []
     for features, labels in data.batches(data.Rows("training"), batch_size=2):
@@ -37,8 +37,8 @@ def rows_in(load, folder, monkeypatch):
     return rows
 
 
-def test_rows_survive_and_shards_differ_by_one_row_at_most(load, tmp_path, monkeypatch):
-    """From gzip and plain files, with comments, and labels -1, 0 and +1."""
+def test_converted_rows_are_unchanged_and_shards_are_even(load, tmp_path, monkeypatch):
+    """The input is gzip and plain files with comments and the labels -1, 0 and +1."""
     with gzip.open(tmp_path / "a.libsvm.gz", "wt") as file:
         file.write("# a comment\n\n" + "".join(f"{line(-1, first=n)} # another\r\n" for n in range(6)))
     rest = "\n".join(line("+1" if n % 2 else "0", first=n).replace(" ", "\t") for n in range(6, 11))
@@ -66,7 +66,7 @@ def test_rows_survive_and_shards_differ_by_one_row_at_most(load, tmp_path, monke
         (line().replace("7:1.5", "7:nan"), "the value of id 7 must be a number, not 'nan'"),
     ],
 )
-def test_a_bad_row_is_named_and_leaves_no_files(load, tmp_path, capsys, bad, message):
+def test_bad_row_is_named_and_leaves_no_files(load, tmp_path, capsys, bad, message):
     source = tmp_path / "a.libsvm"
     source.write_text(f"{line()}\n\n{bad}\n")
     assert load("libsvm_to_tfrecord").main([str(source), "--output", str(tmp_path / "out")]) == 1
@@ -75,7 +75,7 @@ def test_a_bad_row_is_named_and_leaves_no_files(load, tmp_path, capsys, bad, mes
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_a_gzip_file_that_was_cut_off_is_an_error(load, tmp_path, capsys):
+def test_truncated_gzip_file_is_an_error(load, tmp_path, capsys):
     whole = gzip.compress((line() + "\n").encode() * 1000)
     (tmp_path / "a.gz").write_bytes(whole[: len(whole) // 2])
     assert load("libsvm_to_tfrecord").main([str(tmp_path / "a.gz"), "--output", str(tmp_path / "out")]) == 1
@@ -83,7 +83,7 @@ def test_a_gzip_file_that_was_cut_off_is_an_error(load, tmp_path, capsys):
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_files_have_their_names_only_when_all_are_complete_and_are_not_mixed_with_others(load, tmp_path, monkeypatch):
+def test_shards_are_renamed_when_complete_and_never_mixed_with_others(load, tmp_path, monkeypatch):
     converter, source, output, seen = load("libsvm_to_tfrecord"), tmp_path / "a.libsvm", tmp_path / "out", []
     source.write_text(f"{line()}\n{line()}\n")
     serialize = converter.serialize
@@ -100,8 +100,8 @@ def test_files_have_their_names_only_when_all_are_complete_and_are_not_mixed_wit
         converter.convert([source], output, shards=2)
 
 
-def test_records_are_what_tensorflow_writes(load):
-    """And as many bytes; only the order of the three features is free."""
+def test_converted_records_equal_those_of_tensorflow(load):
+    """The lengths are equal as well. Only the order of the three features may differ."""
     import tensorflow as tf
 
     ids, values = [0, 127, 128, 16_383, 16_384, 117_599], [0.0, 1.0, 0.25, -3.5, 1e-30, 145.66]
@@ -116,7 +116,7 @@ def test_records_are_what_tensorflow_writes(load):
     assert len(written) == len(wanted.SerializeToString())
 
 
-def test_made_rows_have_criteos_shape_and_pairs_of_features_predict_clicks(load, tmp_path, monkeypatch):
+def test_generated_rows_have_criteo_shape_and_predictive_feature_pairs(load, tmp_path, monkeypatch):
     from sklearn.metrics import roc_auc_score
 
     maker = load("make_rows")
@@ -137,7 +137,7 @@ def test_made_rows_have_criteos_shape_and_pairs_of_features_predict_clicks(load,
         assert np.allclose(shares @ clicks.vectors[begin:end], 0), "on average a category's pairs say nothing"
 
 
-def test_the_seed_decides_every_byte_of_made_rows(load, tmp_path):
+def test_seed_determines_every_byte_of_generated_rows(load, tmp_path):
     def contents(name, seed):
         words = ["--output", tmp_path / name, "--rows", 1000, "--seed", seed, "--shards", 3]
         assert load("make_rows").main([str(word) for word in words]) == 0
@@ -156,7 +156,7 @@ def test_the_seed_decides_every_byte_of_made_rows(load, tmp_path):
         (["--rows", "5", "--shards", "0"], "shards must be 1 or more"),
     ],
 )
-def test_rows_that_cannot_be_made_are_refused(load, tmp_path, capsys, options, wanted):
+def test_impossible_sizes_of_generated_rows_are_refused(load, tmp_path, capsys, options, wanted):
     assert load("make_rows").main(["--output", str(tmp_path / "out"), *options]) == 1
     assert wanted in capsys.readouterr().err
     assert not list(tmp_path.glob("out/*"))
@@ -167,7 +167,7 @@ def test_rows_that_cannot_be_made_are_refused(load, tmp_path, capsys, options, w
 
 @pytest.fixture
 def channels(tmp_path, monkeypatch):
-    """Give the job a channel with files of these names, or a pipe: `channels("training", "a.tfrecords")`."""
+    """Give the job a channel with these files, such as `channels("training", "a.tfrecords")`, or a pipe."""
     described = {}
 
     def add(name, *files, **description):
@@ -187,11 +187,11 @@ def channels(tmp_path, monkeypatch):
 
 
 def names(rows):
-    """Return the names of the files that are read."""
+    """Return the names of the files that the job reads."""
     return sorted(Path(path).name for path in rows.files())
 
 
-def test_no_file_is_both_trained_and_evaluated_on(load, channels):
+def test_no_file_is_used_for_training_and_evaluation(load, channels):
     split = load("data").split
     folder = channels("training", "b.tfrecords", "a.tfrecords", "c.tfrecord")
     assert [names(rows) for rows in split()] == [["a.tfrecords", "b.tfrecords"], ["c.tfrecord"]]
@@ -203,7 +203,7 @@ def test_no_file_is_both_trained_and_evaluated_on(load, channels):
         split()
 
 
-def test_rows_of_the_file_that_is_kept_aside_are_not_trained_on(load, channels):
+def test_held_out_file_is_not_trained_on(load, channels):
     data, folder = load("data"), channels("train")
     for name, first in (("a", 0), ("b", 100)):
         source = folder / f"{name}.libsvm"
@@ -222,7 +222,7 @@ def test_rows_of_the_file_that_is_kept_aside_are_not_trained_on(load, channels):
     "description, why",
     [({"TrainingInputMode": "Pipe"}, "a pipe"), ({"S3DistributionType": "ShardedByS3Key"}, "other files on each host")],
 )
-def test_evaluation_channel_is_required_where_no_file_can_be_kept_aside(load, channels, description, why):
+def test_evaluation_channel_is_required_without_a_held_out_file(load, channels, description, why):
     channels("training", "a.tfrecords", "b.tfrecords", **description)
     with pytest.raises(SystemExit, match=f"{why}.* wanted a channel named 'evaluation'"):
         load("data").split()
@@ -231,7 +231,7 @@ def test_evaluation_channel_is_required_where_no_file_can_be_kept_aside(load, ch
     assert training.pipe == ("TrainingInputMode" in description)
 
 
-def test_a_part_of_the_evaluation_rows_is_refused(load, channels, monkeypatch):
+def test_partial_evaluation_rows_are_refused(load, channels, monkeypatch):
     channels("training", "a.tfrecords")
     channels("evaluation", "b.tfrecords", S3DistributionType="ShardedByS3Key")
     assert names(load("data").split()[1]) == ["b.tfrecords"]  # one host has it all
@@ -242,7 +242,7 @@ def test_a_part_of_the_evaluation_rows_is_refused(load, channels, monkeypatch):
         load("data").split()
 
 
-def test_a_channel_is_known_by_its_whole_name(load, channels):
+def test_channel_is_matched_by_its_whole_name(load, channels):
     channels("trainval", "a.tfrecords")
     with pytest.raises(SystemExit, match="no data: give the job a channel named 'training' or 'train'"):
         load("data").split()
@@ -279,8 +279,8 @@ LAYERS = {"deep_layers": (128, 64), "sizes_given": {"deep_layers": (128, 64)}}
         (["--model_dir", "s3://b", "--epoks", 3], {"unknown": ["--epoks"]}),
     ],
 )
-def test_hyperparameters_are_read_as_people_and_sdks_write_them(parse, words, wanted):
-    """In both spellings, by the names of the original, too; each that is not given has a default."""
+def test_hyperparameters_are_read_in_all_spellings(parse, words, wanted):
+    """Both spellings and the names of the original program are accepted. Each one has a default."""
     args = parse(*words)
     found = {**vars(args), **vars(args.sizes)}
     assert {name: found[name] for name in wanted} == wanted
@@ -310,7 +310,7 @@ def test_wrong_hyperparameter_is_reported_in_one_line(parse, capsys, words, said
     assert said in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_sizes_survive_json_and_list_their_differences(load):
+def test_model_sizes_survive_json_and_list_differences(load):
     sizes = load("settings").Sizes(deep_layers=(9, 7, 5), batch_norm=True)
     assert load("settings").Sizes.from_json(sizes.to_json()) == sizes
     assert sizes.differences({"deep_layers": (9, 7, 5), "batch_norm": True}) == ""
@@ -327,7 +327,7 @@ SMALL = ("--field-size", 3, "--feature-size", 20, "--embedding-size", 2, "--deep
 
 @pytest.fixture
 def kept(load, tmp_path, monkeypatch):
-    """Return the module, in a job without channels, with its checkpoints in tmp_path/checkpoints."""
+    """Return the module in a job without channels that keeps its checkpoints in tmp_path/checkpoints."""
     for name in ("SM_CHANNELS", "SM_CHANNEL_MODEL", "TF_CONFIG", "OMPI_COMM_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SM_INPUT_DIR", str(tmp_path / "input"))
@@ -337,7 +337,7 @@ def kept(load, tmp_path, monkeypatch):
 
 @pytest.fixture
 def job(kept, load, parse, tmp_path):
-    """Return a model and its training's place: `job("--optimizer", "adam")`."""
+    """Return a model and its place of training, for arguments such as `job("--optimizer", "adam")`."""
 
     def start(*words):
         args = parse(*SMALL, "--checkpoints", tmp_path / "checkpoints", *words)
@@ -347,7 +347,7 @@ def job(kept, load, parse, tmp_path):
     return start
 
 
-def test_a_checkpoint_of_another_model_is_refused_and_the_rate_is_the_jobs_own(job):
+def test_foreign_checkpoint_is_refused_and_learning_rate_is_kept(job):
     _, progress = job("--batch-norm", "--epochs", 2)
     progress.reached(1, loss=0.5, rows_per_step=1)
     with pytest.raises(SystemExit, match="is not of this job's model: found batch-norm true, wanted false"):
@@ -358,7 +358,7 @@ def test_a_checkpoint_of_another_model_is_refused_and_the_rate_is_the_jobs_own(j
     assert list(resumed.epochs_left()) == [2] and float(model.optimizer.learning_rate) == 0.25
 
 
-def test_earlier_model_is_found_in_every_form_or_the_error_names_the_places(kept, job, parse, tmp_path, monkeypatch):
+def test_earlier_model_is_found_or_error_lists_searched_places(kept, job, parse, tmp_path, monkeypatch):
     import tensorflow as tf
 
     args = parse("--task", "infer", "--checkpoints", tmp_path / "checkpoints")
@@ -383,7 +383,7 @@ def test_earlier_model_is_found_in_every_form_or_the_error_names_the_places(kept
         kept.earlier(args)
 
 
-def test_an_archive_writes_nothing_outside_of_its_folder(kept, tmp_path):
+def test_archive_writes_nothing_outside_its_folder(kept, tmp_path):
     (tmp_path / "evil").write_text("evil")
     with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as tar:
         tar.add(tmp_path / "evil", "../evil-too")
@@ -393,7 +393,7 @@ def test_an_archive_writes_nothing_outside_of_its_folder(kept, tmp_path):
     assert not (folder.parent / "evil-too").exists()
 
 
-def test_probabilities_are_in_the_order_of_the_rows_of_their_file(kept, load, job, parse, tmp_path, monkeypatch):
+def test_probabilities_follow_the_row_order_of_their_file(kept, load, job, parse, tmp_path, monkeypatch):
     converter, data = load("libsvm_to_tfrecord"), load("data")
     rows = tmp_path / "input/data/inference"
     for name, start in (("a", 0), ("deep/b", 9)):
@@ -425,9 +425,9 @@ def test_probabilities_are_in_the_order_of_the_rows_of_their_file(kept, load, jo
 
 
 @pytest.mark.parametrize("optimizer", ["adagrad", "ftrl"])
-def test_variables_survive_the_way_to_parameter_servers_and_back(load, parse, optimizer):
-    """The table is cut there, into pieces of different lengths; of each, the optimizer has all that it remembers of it
-    before what it remembers of the next: that is one thing with Adagrad, two with FTRL.
+def test_variables_survive_transfer_to_parameter_servers_and_back(load, parse, optimizer):
+    """Parameter servers hold the table in pieces of different lengths. The optimizer orders its slots by piece:
+    all slots of a piece (one with Adagrad, two with FTRL) come before those of the next piece.
     """
     import tensorflow as tf
 
@@ -442,7 +442,7 @@ def test_variables_survive_the_way_to_parameter_servers_and_back(load, parse, op
             yield tf.Variable(tf.zeros_like(piece), name=name.format(number))
 
     def cut_all(variables):
-        """Cut as Keras orders them: `variables` are all memories of one weight, and so on."""
+        """Cut variables in the order of Keras: all slots of the first weight, then those of the second."""
         yield from (piece for pieces in zip(*map(cut, variables), strict=True) for piece in pieces)
 
     def variables_of(model):
@@ -466,7 +466,7 @@ def test_variables_survive_the_way_to_parameter_servers_and_back(load, parse, op
         assert (sent.numpy() == came.numpy()).all(), sent.name
 
 
-def test_layers_of_one_shape_begin_with_different_weights(load):
+def test_layers_of_equal_shape_start_with_different_weights(load):
     import tensorflow as tf
 
     network = load("model").Network([8, 8, 8], dropout=[0.0] * 3)
@@ -476,8 +476,8 @@ def test_layers_of_one_shape_begin_with_different_weights(load):
     assert not network.packed[3 * 64 + 8 :].numpy().any(), "the biases, behind the last kernel"
 
 
-def test_step_runs_on_parameter_servers_where_keras_sees_a_gpu():
-    """Keras 2 has XLA compile an optimizer's steps there, and XLA takes no variable of another parameter server."""
+def test_ps_step_runs_where_keras_sees_a_gpu():
+    """There Keras 2 compiles an optimizer's steps by XLA, which cannot use a variable of another parameter server."""
     program = Path(__file__).with_name("gpu_steps.py")
     command = [sys.executable, program, EXAMPLE, *(str(unused_port()) for _ in range(4))]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300)

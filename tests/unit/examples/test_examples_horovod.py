@@ -1,4 +1,4 @@
-"""Test that every Horovod script that we show pins its GPU after `init` and before TensorFlow does anything."""
+"""Test that every Horovod script in examples and pages pins its GPU after `init` and before using TensorFlow."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((RO
 
 
 def shown() -> dict[str, str]:
-    """Return the Python code shown at each place."""
+    """Return the Python code of each example and page, by its place."""
     found = {str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT / "examples").rglob("*.py"))}
     for page in PAGES:
         blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
@@ -22,13 +22,13 @@ def shown() -> dict[str, str]:
 WITH_HOROVOD = {where: text for where, text in shown().items() if re.search(r"^\s*hvd\.init\(", text, re.MULTILINE)}
 
 
-def test_the_examples_for_horovod_are_found():
+def test_all_horovod_examples_are_found():
     assert {"examples/deepfm/train.py", "examples/resnet/train.py"} <= WITH_HOROVOD.keys()
     assert any(where.startswith("docs/threads.md") for where in WITH_HOROVOD)
 
 
 def calls_after_init(text: str) -> list[str]:
-    """Return what is called after `hvd.init()` in the function, or the module, that calls it."""
+    """Return the calls after `hvd.init()` in the function or module that calls `hvd.init()`."""
     for scope in ast.walk(ast.parse(text)):
         if not isinstance(scope, ast.FunctionDef | ast.Module):
             continue
@@ -41,7 +41,7 @@ def calls_after_init(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("where", WITH_HOROVOD)
-def test_each_script_pins_its_gpu_before_tensorflow_does_anything(where):
+def test_horovod_script_pins_gpu_before_using_tensorflow(where):
     calls = calls_after_init(WITH_HOROVOD[where])
     assert "pin_gpu" in calls, f"{where}: each rank would take all GPUs of its host"
     before = calls[: calls.index("pin_gpu")]

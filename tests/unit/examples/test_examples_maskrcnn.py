@@ -1,4 +1,4 @@
-"""Test examples/maskrcnn where an exact answer is known. That it learns: cluster/test_cluster_maskrcnn.py."""
+"""Test examples/maskrcnn on exact answers; tests/cluster/test_cluster_maskrcnn.py tests that the model learns."""
 
 import json
 import re
@@ -24,7 +24,7 @@ def floats(values):
     return tf.constant(values, tf.float32)
 
 
-def test_boxes_come_back_from_their_offsets(tf, load):
+def test_boxes_are_recovered_from_their_offsets(tf, load):
     bx = load("boxes")
     random = np.random.default_rng(0)
     corners, sides = random.uniform(0, 500, [2, 50, 2]), random.uniform(2, 300, [2, 50, 2])
@@ -35,8 +35,8 @@ def test_boxes_come_back_from_their_offsets(tf, load):
     assert bx.encode(references, references, (1.0,) * 4).numpy() == pytest.approx(np.zeros([50, 4]), abs=1e-5)
 
 
-def test_a_bin_of_a_ramp_has_the_value_of_its_center(tf, load):
-    """Linear interpolation of what is linear is exact, and so is the mean of a bin."""
+def test_pooled_bin_of_a_ramp_has_its_center_value(tf, load):
+    """On a ramp, linear interpolation and the mean of a bin are exact."""
     ys, xs = np.mgrid[:20, :24] + 0.5
     ramp = floats(3 * ys - 2 * xs + 7)[None, :, :, None]
     box = [2.3, 3.7, 16.1, 19.2]
@@ -46,13 +46,13 @@ def test_a_bin_of_a_ramp_has_the_value_of_its_center(tf, load):
     assert found == pytest.approx(wanted, abs=1e-3)
 
 
-def test_beyond_the_edge_of_an_image_its_last_cells_go_on(tf, load):
+def test_pooling_beyond_the_edge_repeats_the_last_cells(tf, load):
     same = tf.ones([1, 8, 8, 1])
     found = load("roi_align").align(same, floats([[0, 0, 8, 8]]), tf.constant([0]), 14).numpy()
     assert found == pytest.approx(np.ones([1, 14, 14, 1]))
 
 
-def test_boxes_are_taken_from_the_level_of_their_size_and_stay_in_order(tf, load):
+def test_boxes_are_pooled_from_their_size_level_in_order(tf, load):
     levels = [
         tf.fill([2, 64 // 2**n, 64 // 2**n, 1], float(n)) + tf.reshape([0.0, 10.0], [2, 1, 1, 1]) for n in range(5)
     ]
@@ -62,7 +62,7 @@ def test_boxes_are_taken_from_the_level_of_their_size_and_stay_in_order(tf, load
     assert found.tolist() == [[2, 0, 3, 1, 0], [10, 11, 13, 10, 12]]
 
 
-def test_a_candidate_within_a_crowd_is_neither_object_nor_background(tf, load):
+def test_candidate_in_a_crowd_is_neither_object_nor_background(tf, load):
     sampling = load("sampling")
     candidates = floats([[[0, 0, 10, 10], [50, 50, 60, 60], [90, 90, 99, 99]]])
     objects, classes = floats([[[0, 0, 10, 11], [40, 40, 70, 70], [0, 0, 0, 0]]]), tf.constant([[2, -1, 0]])
@@ -72,8 +72,8 @@ def test_a_candidate_within_a_crowd_is_neither_object_nor_background(tf, load):
     assert sampling.is_best_of_any(candidates, objects, classes).numpy().tolist() == [[True, False, False]]
 
 
-def test_a_region_learns_the_part_of_the_mask_within_it(tf, load):
-    """An object whose left half is there: regions on the left half, on the right half, and around twice the object."""
+def test_mask_target_is_the_part_within_the_region(tf, load):
+    """The object's mask is its left half. The regions: left half, right half, twice the object's size."""
     masks = np.zeros([3, 56, 56], np.uint8)
     masks[:, :, :28] = 1
     regions = floats([[10, 10, 30, 20], [10, 20, 30, 30], [0, 0, 40, 40]])
@@ -82,7 +82,7 @@ def test_a_region_learns_the_part_of_the_mask_within_it(tf, load):
     assert found[2].mean() == pytest.approx(1 / 8, abs=0.01) and found[2, 14, 10] == 1 and found[2, 14, 18] == 0
 
 
-def test_the_learning_rate_follows_optimizer_and_ranks(load):
+def test_learning_rate_depends_on_optimizer_and_ranks(load):
     def rate(epochs, ranks, **more):
         args = {"learning_rate": 0.01, "batch_size": 2, "epochs": 12.0, "warmup_epochs": 1.0}
         args |= {"schedule": "step", "optimizer": "sgd", **more}
@@ -94,12 +94,12 @@ def test_the_learning_rate_follows_optimizer_and_ranks(load):
     assert [rate(each, 4, schedule="cosine") for each in (1, 6.5, 12)] == pytest.approx([0.01, 0.005, 0])
 
 
-def test_each_pass_has_every_image_once_whatever_the_ranks(tf, load):
+def test_each_pass_has_every_image_once_for_any_ranks(tf, load):
     coco = load("coco")
     images = list(range(100, 110))
 
     def steps(begin, ranks, count):
-        """Yield what all ranks see, step after step."""
+        """Return the images of all ranks, step by step."""
         seen = [[*coco.share(begin, 2, rank, ranks, count)] for rank in range(ranks)]
         in_steps = [rank[2 * step : 2 * step + 2] for step in range(count) for rank in seen]
         return [coco.at(place, images, seed=3) for places in in_steps for place in places]
@@ -110,7 +110,7 @@ def test_each_pass_has_every_image_once_whatever_the_ranks(tf, load):
     assert row[:12] + steps(12, ranks=1, count=4) == row, "a job that goes on with fewer ranks repeats and omits none"
 
 
-def test_polygons_and_both_kinds_of_run_lengths_make_the_same_mask(tf, load):
+def test_polygons_and_both_run_length_forms_give_equal_masks(tf, load):
     coco, shapes = load("coco"), load("draw_shapes")
     whole = np.zeros([40, 60], np.uint8)
     whole[10:30, 20:50] = 1
@@ -128,7 +128,7 @@ def test_polygons_and_both_kinds_of_run_lengths_make_the_same_mask(tf, load):
     assert coco.mask_in_box(images, {**annotation, "segmentation": two}, 60).mean() == pytest.approx(1 / 3, abs=0.02)
 
 
-def test_a_mask_is_pasted_where_its_box_lies(tf, load):
+def test_mask_is_pasted_at_its_box(tf, load):
     evaluation = load("evaluation")
     whole = np.zeros([50, 70], np.uint8)
     whole[10:38, 20:48] = np.tri(28, dtype=np.uint8)
@@ -152,7 +152,7 @@ def split(drawn, load):
 
 
 def perfect(split):
-    """Return detections of all objects with full confidence."""
+    """Return exact detections of all objects, each with score 1."""
     return [
         {
             "image_id": each["image_id"],
@@ -169,7 +169,7 @@ def perfect(split):
 KEY = "mAP({})/IoU=0.5:0.95"
 
 
-def test_a_perfect_answer_gets_1_and_a_wrong_one_0(split, load):
+def test_perfect_detections_score_1_and_wrong_ones_0(split, load):
     average = load("evaluation").mean_average_precision
     found = perfect(split)
     for kind in ("bbox", "segm"):
@@ -182,7 +182,7 @@ def test_a_perfect_answer_gets_1_and_a_wrong_one_0(split, load):
     assert [average(split, elsewhere)[KEY.format(kind)] for kind in ("bbox", "segm")] == [0, 0]
 
 
-def test_a_detection_within_a_crowd_is_no_mistake(split, load):
+def test_detection_in_a_crowd_does_not_lower_the_score(split, load):
     crowd = next(each for each in split.coco.anns.values() if each["iscrowd"])
     extra = {
         "image_id": crowd["image_id"],
@@ -195,8 +195,8 @@ def test_a_detection_within_a_crowd_is_no_mistake(split, load):
     assert [found[KEY.format(kind)] for kind in ("bbox", "segm")] == pytest.approx([1, 1])
 
 
-def test_detections_become_cocos_results(split, load):
-    """A detection in an image that was twice as large for the network."""
+def test_detections_become_coco_results(split, load):
+    """The image was scaled to twice its size for the network."""
     image = split.images[0]
     batch = {"image": np.array([image]), "scale": np.array([[2.0, 2.0]], np.float32)}
     found = {
@@ -213,8 +213,8 @@ def test_detections_become_cocos_results(split, load):
     json.dumps(only)
 
 
-def test_metric_definitions_of_the_page_match_the_lines_of_the_log():
-    """Each of them one line, or one place of a line, and its number; also behind what the launcher puts before it."""
+def test_metric_definitions_of_the_page_match_log_lines():
+    """Each definition matches one place of one line and its number, also behind the launcher's prefix."""
     page = (ROOT / "docs/maskrcnn.md").read_text()
     definitions = dict(re.findall(r'\{"Name": "(.+?)", "Regex": r"(.+?)"\}', page))
     lines = [

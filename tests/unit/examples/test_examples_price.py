@@ -13,7 +13,7 @@ CHAPTER = {2: (378, 1221), 4: (198, 1279), 8: (99, 1277)}
 
 @pytest.fixture
 def on(load):
-    """Return what is expected of so many of the chapter's ml.p3dn.24xlarge: 758 seconds per epoch, and 100 Gbit/s."""
+    """Return the estimate for so many ml.p3dn.24xlarge of the chapter: 758 seconds per epoch, 100 Gbit/s."""
     known = {
         "images_per_second": IMAGES / 758, "batch_size": 2736, "model_bytes": 102.2e6, "network_gbit": 100,
         "price": P3DN, "images": IMAGES, "epochs": 150, "overlap": 0, "fixed_seconds": 0,
@@ -21,8 +21,8 @@ def on(load):
     return lambda hosts, **changed: load("price").expect(hosts, SimpleNamespace(**{**known, **changed}))
 
 
-def test_epochs_are_within_four_per_cent_of_the_chapters(on):
-    """Two hosts did better than twice one. On four and eight a step took some 60 ms more, which no ring explains."""
+def test_epoch_times_are_within_4_percent_of_the_book(on):
+    """In the book, two hosts did better than twice one. On four and eight, no ring explains some 60 ms per step."""
     off = [on(hosts).epoch_seconds / seconds - 1 for hosts, (seconds, _) in CHAPTER.items()]
     assert off == pytest.approx([0.008, -0.036, -0.034], abs=0.001)
     assert on(1).epoch_seconds == pytest.approx(758)
@@ -31,7 +31,7 @@ def test_epochs_are_within_four_per_cent_of_the_chapters(on):
         assert on(hosts, network_gbit=gbit).epoch_seconds == pytest.approx(CHAPTER[hosts][0], rel=0.002)
 
 
-def test_costs_are_the_chapters_where_its_own_figures_add_up(on):
+def test_costs_equal_the_consistent_figures_of_the_book(on):
     first = on(1, images_per_second=IMAGES / 727, batch_size=1024)
     assert (first.hours, first.cost) == (pytest.approx(30.3, abs=0.01), pytest.approx(1087, abs=0.5))
     small = on(1, images_per_second=335, batch_size=128, price=P3)
@@ -43,7 +43,7 @@ def test_costs_are_the_chapters_where_its_own_figures_add_up(on):
         assert printed / own.cost == pytest.approx(1.08, abs=0.002)  # as if an hour cost $38.76
 
 
-def test_exchange_overlap_and_fixed_time_change_the_efficiency(on):
+def test_exchange_overlap_and_fixed_time_change_efficiency(on):
     # A second to compute, another to exchange 2 x 1/2 x 1 GB.
     slow = {"images_per_second": 100, "batch_size": 100, "model_bytes": 1e9, "network_gbit": 8}
     assert on(2, **slow).efficiency == pytest.approx(1 / 2)
@@ -54,7 +54,7 @@ def test_exchange_overlap_and_fixed_time_change_the_efficiency(on):
     assert (fixed.hours, fixed.cost) == (1.5, pytest.approx(1.5 * P3DN))
 
 
-def test_the_command_prints_the_table(load, capsys):
+def test_price_command_prints_the_table(load, capsys):
     known = {"images-per-second": 1690.2, "batch-size": 2736, "network-gbit": 100, "price": P3DN, "epochs": 150}
     arguments = [f"--{name}={value}" for name, value in known.items()]
     assert load("price").main(arguments) == 0
@@ -72,7 +72,7 @@ def test_the_command_prints_the_table(load, capsys):
     [("--overlap=2", "--overlap is 2; wanted a share, 0 to 1"), ("--price=0", "--price is 0; wanted more than 0"),
      ("--hosts=0", "--hosts is 0; wanted more than 0")],
 )  # fmt: skip
-def test_a_number_that_cannot_be_is_refused(load, capsys, word, said):
+def test_impossible_number_is_refused(load, capsys, word, said):
     given = ["--images-per-second=1", "--batch-size=1", "--network-gbit=1", "--price=1", word]
     with pytest.raises(SystemExit):
         load("price").main(given)

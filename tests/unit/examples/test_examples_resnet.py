@@ -1,4 +1,4 @@
-"""Test examples/resnet: learning rate, averages of batch normalizations, images into files and into batches."""
+"""Test examples/resnet: learning rate, batch normalization averages, conversion of images, and batches."""
 
 import json
 import os
@@ -24,8 +24,8 @@ EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "resnet"
         ("step", 1, {0: 0.0125, 2.5: 0.0125, 5: 0.0125}),
     ],
 )
-def test_the_learning_rate_is_warmed_up_from_that_of_one_rank_to_that_of_all_and_falls(load, schedule, ranks, rates):
-    """0.1 for 256 images in a step: eight ranks have as many, one an eighth of it."""
+def test_learning_rate_warms_up_to_all_ranks_and_falls(load, schedule, ranks, rates):
+    """The rate is 0.1 for the 256 images in a step of eight ranks, and an eighth of that for one rank."""
     args = SimpleNamespace(learning_rate=0.1, batch_size=32, epochs=90, warmup_epochs=5.0, schedule=schedule)
     assert [load("schedule").learning_rate(each, args, ranks) for each in rates] == pytest.approx([*rates.values()])
 
@@ -40,7 +40,7 @@ def converter(load):
 
 @pytest.fixture
 def photos(tmp_path):
-    """Make two classes with three images of one gray each."""
+    """Make two classes of three images; each image has one shade of gray."""
     import tensorflow as tf
 
     for number, name in enumerate(("cat", "dog")):
@@ -67,7 +67,7 @@ def images_in(path):
     ]  # fmt: skip
 
 
-def test_jpegs_survive_and_classes_are_numbered_by_name(converter, photos, tmp_path):
+def test_jpegs_are_unchanged_and_classes_numbered_by_name(converter, photos, tmp_path):
     assert run(converter, photos, tmp_path / "data/training") == 0
     paths = sorted(path for path in (tmp_path / "data/training").iterdir())
     assert [path.name for path in paths] == ["part-00000-of-00002.tfrecords", "part-00001-of-00002.tfrecords"]
@@ -81,7 +81,7 @@ def test_jpegs_survive_and_classes_are_numbered_by_name(converter, photos, tmp_p
     assert run(converter, photos, tmp_path / "data/validation") == 1  # numbered as the first time, or not at all
 
 
-def test_files_have_their_names_only_when_all_are_complete(converter, photos, tmp_path, monkeypatch):
+def test_shards_get_final_names_only_when_all_are_complete(converter, photos, tmp_path, monkeypatch):
     output, serialize, seen = tmp_path / "data/training", converter.serialize, []
 
     def watched(*row):
@@ -93,7 +93,7 @@ def test_files_have_their_names_only_when_all_are_complete(converter, photos, tm
     assert seen == [(2, [])] * 6
 
 
-def test_errors_name_the_file_and_leave_no_shards(converter, photos, tmp_path, capsys):
+def test_conversion_errors_name_the_file_and_leave_no_shards(converter, photos, tmp_path, capsys):
     def fails(source, message, *more):
         assert run(converter, source, tmp_path / "data/training", *more) == 1
         error = capsys.readouterr().err
@@ -109,7 +109,7 @@ def test_errors_name_the_file_and_leave_no_shards(converter, photos, tmp_path, c
     fails(photos, "does not name the class 'dog'")
 
 
-def test_a_folder_with_other_shards_is_refused(converter, photos, tmp_path, capsys):
+def test_folder_with_other_shards_is_refused(converter, photos, tmp_path, capsys):
     assert run(converter, photos, tmp_path / "data") == run(converter, photos, tmp_path / "data") == 0
     assert run(converter, photos, tmp_path / "data", "--shards=3") == 1
     assert (
@@ -142,7 +142,7 @@ FORMS = {  # of the ground truth: file -> content, and the arguments that go wit
 
 @pytest.fixture
 def flat(tmp_path, monkeypatch):
-    """Make four small images in one folder, and a file that is no image."""
+    """Make a folder with four small images and a file that is not an image."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "val"
     folder.mkdir()
@@ -172,7 +172,7 @@ WHERE = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_validation_images_get_the_folders_of_their_classes(load, form, flat, capsys):
+def test_validation_images_move_to_their_class_folders(load, form, flat, capsys):
     assert sort(load, flat, form, "--dry-run") == 0
     said = capsys.readouterr().out
     assert said.endswith("sorted: 4 images, 3 classes, if done\n") and f"{KIT_FOX}: 2 images" in said
@@ -184,7 +184,7 @@ def test_validation_images_get_the_folders_of_their_classes(load, form, flat, ca
     assert capsys.readouterr().out.endswith("sorted: 4 images, 3 classes\n")
 
 
-def test_an_interrupted_move_loses_no_image(load, flat, monkeypatch):
+def test_interrupted_move_loses_no_image(load, flat, monkeypatch):
     module, rename, done = load("sort_into_classes"), Path.rename, []
 
     def twice(self, target):
@@ -214,7 +214,7 @@ def test_images_are_copied_if_links_are_impossible(load, flat, monkeypatch):
     assert sorted_images() == WHERE
 
 
-def test_ground_truth_that_does_not_fit_is_refused_before_any_image_is_sorted(load, flat, capsys):
+def test_mismatched_ground_truth_is_refused_before_sorting(load, flat, capsys):
     def fails(message, form, **changed):
         files, arguments = FORMS[form]
         files = {**files, **{f"{name}.txt": content for name, content in changed.items()}}
@@ -238,7 +238,7 @@ def test_ground_truth_that_does_not_fit_is_refused_before_any_image_is_sorted(lo
     assert len(sorted_images()) == 3
 
 
-def test_numbers_are_read_from_the_development_kits_meta_mat(load, flat):
+def test_class_numbers_are_read_from_meta_mat(load, flat):
     scipy_io, np = pytest.importorskip("scipy.io"), pytest.importorskip("numpy")
     rows = [(1, KIT_FOX, "kit fox"), (2, SETTER, "English setter"), (3, TENCH, "tench")]
     kinds = [("ILSVRC2012_ID", object), ("WNID", object), ("words", object)]
@@ -248,8 +248,8 @@ def test_numbers_are_read_from_the_development_kits_meta_mat(load, flat):
     assert sorted_images() == WHERE
 
 
-def test_validation_images_go_straight_into_shards(converter, photos, tmp_path, capsys):
-    """Of TFRecord and of RecordIO, numbered as the training images were; a dry run writes nothing."""
+def test_validation_images_are_converted_directly_into_shards(converter, photos, tmp_path, capsys):
+    """Shards are TFRecord or RecordIO, with the class numbers of the training images. A dry run writes nothing."""
     from sagemaker_tf_data import image_records
 
     flat, truth = tmp_path / "val", tmp_path / "truth.txt"
@@ -282,7 +282,7 @@ def test_validation_images_go_straight_into_shards(converter, photos, tmp_path, 
 # --- the averages of batch normalizations
 
 
-def test_averages_of_batch_normalizations_become_those_of_the_batches(load):
+def test_batch_norm_averages_converge_to_the_batch_means(load):
     import tensorflow as tf
 
     layers = tf.keras.layers
@@ -312,7 +312,7 @@ ARGS = SimpleNamespace(batch_size=2, classes=12, first_label=0, format="auto", i
 
 @pytest.fixture(scope="module")
 def shards(converter, tmp_path_factory):
-    """Return format -> contents of three files of four images each, as the example's converter writes them."""
+    """Return, for each format, the contents of three files of four images each from the example's converter."""
     import tensorflow as tf
 
     folder = tmp_path_factory.mktemp("shards")
@@ -351,7 +351,7 @@ def job(tmp_path, monkeypatch):
 
 
 def labels(batches):
-    """Return the labels that came; each batch's pixels must be those of its labels."""
+    """Return the labels read; check that each batch has the pixels of its labels."""
     found = []
     for pixels, numbers in batches:
         assert pixels.shape[1:] == (8, 8, 3)
@@ -370,7 +370,7 @@ def labels(batches):
         pytest.param(2, id="records dealt out"),
     ],
 )
-def test_ranks_together_see_each_image_once(load, shards, job, form, ranks):
+def test_ranks_together_read_each_image_once(load, shards, job, form, ranks):
     for number in range(3):
         (job() / FILES[form].format(number)).write_bytes(shards[form][number])
     (job() / "part-0.lst").write_text("what im2rec writes beside its files")
@@ -392,14 +392,14 @@ def test_ranks_together_see_each_image_once(load, shards, job, form, ranks):
         pytest.param("tfrecord", "", "auto", marks=pytest.mark.more, id="tfrecord"),
     ],
 )
-def test_pipes_are_read_with_a_part_for_each_rank(load, shards, job, form, content_type, asked):
+def test_each_rank_reads_its_part_of_a_pipe(load, shards, job, form, content_type, asked):
     args = SimpleNamespace(**{**vars(ARGS), "format": asked})
     folder = job("Pipe", index=1, count=2, content_type=content_type)
     with feeding(folder, b"".join(shards[form])):
         assert labels(load("images").evaluation_batches("training", args)) == list(range(1, 12, 2))
 
 
-def test_a_channel_without_files_of_one_format_is_refused(load, shards, job):
+def test_channel_without_a_single_format_is_refused(load, shards, job):
     from sagemaker_tf_data import DataError
 
     job()
@@ -415,7 +415,7 @@ def test_a_channel_without_files_of_one_format_is_refused(load, shards, job):
 
 
 @pytest.mark.more
-def test_a_label_beyond_the_classes_is_an_error_of_both_formats(load, shards, job):
+def test_label_out_of_range_is_an_error_in_both_formats(load, shards, job):
     import tensorflow as tf
 
     for form in FILES:

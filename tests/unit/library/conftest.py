@@ -1,4 +1,4 @@
-"""Share what tests of datasets need."""
+"""Share fixtures that set a job's variables and channels for tests of datasets."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take away the variables of a job."""
+    """Remove the variables of a job from the environment."""
     for name in list(os.environ):
         if name.startswith(("SM_", "ENTRYPOINT_", "TF_CONFIG", "SAGEMAKER_TF_DATA", "OMPI_COMM")):
             monkeypatch.delenv(name)
@@ -18,7 +18,7 @@ def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def job_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Make a job with a Pipe channel of that name and a File channel `plain`; return its input/data."""
+    """Make a job with a Pipe channel of that name and a File channel `plain`; return the folder input/data."""
 
     def make(pipe: str) -> Path:
         monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))

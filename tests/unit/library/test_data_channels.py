@@ -1,4 +1,4 @@
-"""Test sagemaker_tf_data: the channels, and what each process reads of them."""
+"""Test sagemaker_tf_data: channels, and the shard that each process reads."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ def environ(config, **variables):
 
 
 def ranks(size, rank, local_size):
-    """Set what Open MPI sets for a rank on hosts with `local_size` of them."""
+    """Set Open MPI's variables for a rank on hosts with `local_size` ranks."""
     return {
         "OMPI_COMM_WORLD_SIZE": str(size),
         "OMPI_COMM_WORLD_RANK": str(rank),
@@ -26,7 +26,7 @@ def ranks(size, rank, local_size):
 
 
 def processes(size, rank, local_size):
-    """Set what the launcher sets for a process of JAX."""
+    """Set the launcher's variables for a process of JAX."""
     return {
         "JAX_NUM_PROCESSES": str(size),
         "JAX_PROCESS_ID": str(rank),
@@ -42,7 +42,7 @@ def several(*names, distribution=REPLICATED, mode="Pipe"):
 # --- which channels there are
 
 
-def test_channels_are_in_the_order_of_sm_channels():
+def test_channels_follow_the_order_of_sm_channels():
     found = channels.all_channels(environ(several("training", "training-2", "evaluation")))
     assert list(found) == ["evaluation", "training", "training-2"]
     assert str(found["training-2"].fifo(3)) == "/none/data/training-2_3"
@@ -67,7 +67,7 @@ def test_channels_are_found_by_config_file_folders_or_variables(tmp_path):
     assert channels.all_channels(here)["stream"].mode == "Pipe"
 
 
-def test_missing_channel_or_another_mode_is_told_with_a_remedy():
+def test_missing_channel_or_wrong_mode_is_reported_with_remedy():
     here = environ(several("training", "evaluation", mode="File"))
     with pytest.raises(DataError, match=r"the job has 'evaluation', 'training'\. Did you mean 'training'"):
         channels.channel("trainig", here)
@@ -77,7 +77,7 @@ def test_missing_channel_or_another_mode_is_told_with_a_remedy():
         channels.channel("training", here).need("Pipe")
 
 
-def test_default_channel_is_train_or_the_only_one():
+def test_default_channel_is_train_or_the_single_channel():
     assert channels.key(None, environ(several("anything"))) == "anything"
     assert channels.key(None, environ(several("train", "test"))) == "train"
     assert channels.key(None, environ(several("rows", "code", "sm_drivers"))) == "rows"
@@ -85,14 +85,14 @@ def test_default_channel_is_train_or_the_only_one():
         channels.key(None, environ(several("a", "b")))
 
 
-def test_first_of_takes_the_first_name_that_exists():
+def test_first_of_returns_the_first_existing_channel():
     here = environ(several("trainval", "test", "evaluation-1", "evaluation-2"), **ranks(4, 1, 2))
     assert channels.first_of("evaluation", "test", environ=here) == "evaluation"  # a group
     assert channels.first_of("validation", "test", "evaluation", environ=here) == "test"
     assert channels.first_of("training", "train", environ=here) is None  # trainval is another
 
 
-def test_first_of_takes_the_same_name_on_chief_and_worker():
+def test_first_of_returns_the_same_channel_on_chief_and_worker():
     cluster = {"chief": ["a:1"], "ps": ["a:9"], "worker": ["b:1", "b:2"]}
     config = several("train-1", "train-2", "trainval")
 
@@ -118,7 +118,7 @@ def test_malformed_tf_config_is_refused(text):
 # --- what of them this process reads
 
 
-def test_shards_of_the_launcher_win():
+def test_shards_set_by_the_launcher_take_precedence():
     said = {"training": {"channel": "training-2", "mode": "Pipe", "count": 3, "index": 2}}
     here = environ(several("training", "training-2"), ENTRYPOINT_SHARDS=json.dumps(said), **ranks(4, 1, 2))
     assert channels.part("training", here) == Part(channel="training-2", mode="Pipe", count=3, index=2)
@@ -143,7 +143,7 @@ def test_channel_of_another_local_rank_is_refused():
         (("train",), REPLICATED, [(4, 0), (4, 1), (4, 2), (4, 3)]),
     ],
 )
-def test_shards_follow_distribution_and_number_of_channels(names, distribution, expected):
+def test_shards_follow_distribution_and_channel_count(names, distribution, expected):
     config = several(*names, distribution=distribution)
     parts = [channels.part("train", environ(config, **ranks(4, rank, 2))) for rank in range(4)]
     assert parts == [channels.part("train", environ(config, **processes(4, rank, 2))) for rank in range(4)]
@@ -151,7 +151,7 @@ def test_shards_follow_distribution_and_number_of_channels(names, distribution, 
     assert [part.channel for part in parts] == [names[rank % 2 % len(names)] for rank in range(4)]
 
 
-def test_place_follows_tf_config():
+def test_shard_index_follows_tf_config():
     def place(kind, index, **cluster):
         return places.here({"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})})
 
@@ -166,7 +166,7 @@ def test_place_follows_tf_config():
         assert place(kind, 0, chief=["a:1"], **ps) == places.Place()
 
 
-def test_files_are_sorted_and_at_any_depth(tmp_path, monkeypatch):
+def test_files_are_found_at_any_depth_and_sorted(tmp_path, monkeypatch):
     for name in ("b.tfrecord", "deep/er/a.tfrecord", "c.txt"):
         path = tmp_path / "data/train" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -187,7 +187,7 @@ LEFT_BEHIND = (
 
 @pytest.fixture
 def channel_with_rests(tmp_path, monkeypatch):
-    """Make a channel of two files, one of them empty, and of what notebooks, Spark, macOS and Windows leave behind."""
+    """Make a channel of two data files, one empty, and leftovers of notebooks, Spark, macOS and Windows."""
     folder = tmp_path / ".job/data/train"
     for name in ("a.tfrecord", "deep/er/empty.tfrecord", *LEFT_BEHIND):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -197,7 +197,7 @@ def channel_with_rests(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("pattern", ["*", "*.tfrecord", "**/*.tfrecord"])
-def test_files_that_are_no_data_are_left_out_and_told_once(channel_with_rests, caplog, pattern):
+def test_non_data_files_are_skipped_and_logged_once(channel_with_rests, caplog, pattern):
     for _ in range(2):
         files("train", ".part*")
         with caplog.at_level(logging.WARNING):
@@ -216,7 +216,7 @@ def test_files_that_are_no_data_are_left_out_and_told_once(channel_with_rests, c
      (".ipynb_checkpoints/*.tfrecord", ".ipynb_checkpoints/a-checkpoint.tfrecord"),
      ("_temporary/**/*.tfrecord", "_temporary/0/part-0.tfrecord")],
 )  # fmt: skip
-def test_hidden_files_are_found_by_their_names(channel_with_rests, pattern, name):
+def test_hidden_files_are_recognised_by_name(channel_with_rests, pattern, name):
     assert files("train", pattern) == [f"{channel_with_rests}/{name}"]
 
 

@@ -1,4 +1,4 @@
-"""Test sagemaker_tf_data: where checkpoints go, which process writes, and what is resumed from."""
+"""Test sagemaker_tf_data: the folder of checkpoints, the process that writes them, and resuming."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ def config(folder, text):
     return {"SM_INPUT_DIR": str(folder)}
 
 
-def test_checkpoints_go_to_the_folder_that_sagemaker_copies(tmp_path):
+def test_checkpoints_go_to_the_folder_copied_by_sagemaker(tmp_path):
     assert checkpoints.folder({}) == Path("/opt/ml/checkpoints")
     assert checkpoints.folder({"SM_INPUT_DIR": "/opt/ml/input"}) == Path("/opt/ml/checkpoints")
     here = tmp_path / "ml"  # a host that is no container
@@ -48,7 +48,7 @@ def test_one_process_of_a_job_writes_checkpoints():
 
 @pytest.fixture
 def saved(tmp_path):
-    """Return (saver of three checkpoints, its variable, the folder); the latest two stay."""
+    """Save three checkpoints, of which two are kept; return (saver, its variable, the folder)."""
     tf = pytest.importorskip("tensorflow")
     value = tf.Variable(tf.zeros(1000))
     saver = checkpoints.manager(tf.train.Checkpoint(value=value), tmp_path)
@@ -83,7 +83,7 @@ DATA, INDEX = "ckpt-3.data-00000-of-00001", "ckpt-3.index"
         (lambda folder: [path.unlink() for path in folder.iterdir()], 0),
     ],
 )
-def test_training_resumes_from_the_latest_whole_checkpoint(saved, harm, resumed):
+def test_training_resumes_from_the_latest_complete_checkpoint(saved, harm, resumed):
     _, value, folder = saved
     harm(folder)
     (folder / "ckpt-4_temp").mkdir()  # of a save that was cut off
@@ -108,7 +108,7 @@ def test_checkpoint_of_another_model_is_refused(saved):
 
 
 @pytest.mark.tensorflow
-def test_place_that_tensorflow_cannot_write_to_is_refused(saved):
+def test_folder_not_writable_for_tensorflow_is_refused(saved):
     with pytest.raises(DataError, match=r"cannot go to s3://bucket/x: .* no file system for s3://.*tensorflow-io"):
         checkpoints.manager(saved[0].checkpoint, "s3://bucket/x")
     with pytest.raises(DataError, match=r"cannot go to s3://bucket/\[x\]: TensorFlow reads .* as a pattern"):
@@ -119,7 +119,7 @@ def test_place_that_tensorflow_cannot_write_to_is_refused(saved):
 
 
 @pytest.mark.tensorflow
-def test_slash_at_the_end_of_a_folder_changes_nothing(saved):
+def test_trailing_slash_of_checkpoint_folder_changes_nothing(saved):
     import tensorflow as tf
 
     _, value, folder = saved
@@ -129,8 +129,8 @@ def test_slash_at_the_end_of_a_folder_changes_nothing(saved):
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("name", ["lr=[0.1, 0.2]", "a[1]b", "x[", "st*r", "wh?t", r"back\slash"])
-def test_folders_may_have_names_that_read_like_patterns(tmp_path, name):
-    """TensorFlow's own functions find nothing there, and would delete files of another folder."""
+def test_checkpoint_folder_name_may_look_like_a_pattern(tmp_path, name):
+    """In such a folder, TensorFlow's own functions find nothing and would delete files of another folder."""
     tf = pytest.importorskip("tensorflow")
     folder, value = tmp_path / name, tf.Variable(0.0)
     (tmp_path / "st-and-more-r").mkdir()
@@ -154,8 +154,8 @@ DIFFERENT = [[1, 1, 1, 2], [0, 7, 7, 7], [3, 1 << 21, 1 << 42, 0], [1 << 62, (1 
 
 
 @pytest.mark.parametrize("numbers", [*([number] * 1000 for number in EQUAL), *DIFFERENT])
-def test_checkpoints_of_workers_are_equal_only_if_all_are_and_their_sums_exact(numbers):
-    """Each worker gets the sums alone. The square of 1.6e9, four times, is more than 64 bits hold."""
+def test_workers_checkpoints_are_compared_exactly(numbers):
+    """Each worker gets only the sums. Four times the square of 1.6e9 is more than 64 bits hold."""
     each = [checkpoints.squared(number) for number in numbers]
     pieces, squares = ([sum(values) for values in zip(*column, strict=True)] for column in zip(*each, strict=True))
     assert checkpoints.are_equal(pieces, squares, len(numbers)) is (numbers not in DIFFERENT)

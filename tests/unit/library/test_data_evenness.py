@@ -1,4 +1,4 @@
-"""Test sagemaker_tf_data: counting records, and messages on ranks with different numbers of them."""
+"""Test sagemaker_tf_data: counting records, and messages if ranks have different numbers of records."""
 
 import json
 import struct
@@ -10,13 +10,13 @@ from sagemaker_tf_data.evenness import end_together, uneven
 
 
 def records(*lengths):
-    """Write a TFRecord file; its checksums are not read here."""
+    """Return a TFRecord file without valid checksums, which these tests do not read."""
     return b"".join(struct.pack("<Q", length) + b"\0" * (4 + length + 4) for length in lengths)
 
 
 @pytest.fixture
 def train(tmp_path, monkeypatch):
-    """Make files of channel `train`, on one of four ranks."""
+    """Make the files of channel `train` and make this process one of four ranks."""
 
     def make(rank, **files):
         folder = tmp_path / "data/train"
@@ -39,15 +39,15 @@ def test_records_are_counted_by_their_headers(tmp_path, lengths):
 
 
 @pytest.mark.parametrize("cut", range(1, 21))
-def test_count_of_a_cut_file_is_refused(tmp_path, cut):
+def test_counting_a_truncated_file_is_refused(tmp_path, cut):
     file = tmp_path / "x"
     file.write_bytes(records(9, 5)[:-cut])
     with pytest.raises(DataError, match="x ends within record 1: cut off, compressed, or not a TFRecord file"):
         count_records(file)
 
 
-def test_recordio_is_counted_by_its_headers_too(tmp_path):
-    """A record that holds the magic number is in several frames, and is one; the last padding may be missing."""
+def test_recordio_records_are_counted_by_headers(tmp_path):
+    """A record with the magic number inside has several frames but counts once. The last padding may be missing."""
     file, whole = tmp_path / "x.rec", [b"abc", recordio.WORD * 2 + b"a", b"", b"b" * 70_001]
     content = b"".join(map(recordio.frame, whole))
     file.write_bytes(content)
@@ -65,7 +65,7 @@ def test_recordio_is_counted_by_its_headers_too(tmp_path):
         count_records(file)
 
 
-def test_even_steps_are_the_fewest_of_all_ranks(train):
+def test_even_steps_is_the_minimum_over_ranks(train):
     for rank, expected in enumerate([3, 3, 2, 2]):  # ten records
         train(rank, a=records(*[1] * 7), b=records(2, 2), c=records(3))
         assert even_steps("train") == expected
@@ -88,7 +88,7 @@ def test_warning_of_uneven_ranks_lists_their_numbers():
     assert "and 84 more" in long and len(long) < 900
 
 
-def test_ranks_without_horovod_are_refused(monkeypatch):
+def test_several_ranks_without_horovod_are_refused(monkeypatch):
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     with pytest.raises(DataError, match=r"2 ranks, but Horovod is not initialised: call hvd.init\(\)"):
         end_together(None)
@@ -105,8 +105,8 @@ def test_ranks_without_horovod_are_refused(monkeypatch):
         ({"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}, "worker", 4),
     ],
 )
-def test_keras_does_not_count_the_batches_of_a_mirrored_worker(train, monkeypatch, cluster, task, size):
-    """It would stop before the worker's last row, and workers after different numbers of steps."""
+def test_mirrored_dataset_hides_its_batch_count_from_keras(train, monkeypatch, cluster, task, size):
+    """With a count, Keras would end before the last row, and workers after different numbers of steps."""
     tf = pytest.importorskip("tensorflow")
     train(1)
     config = {"cluster": cluster, "task": {"type": task, "index": 0}}

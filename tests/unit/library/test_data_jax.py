@@ -1,4 +1,4 @@
-"""Test how a script joins the processes of a JAX job: stand-ins for jax and Keras note how they are called."""
+"""Test how a script joins the processes of a JAX job; stand-ins for jax and Keras record their calls."""
 
 import sys
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ HERE = places.Place(size=4, rank=3, local_size=2, local_rank=1, hosts=2, host=1)
 
 
 class Jax:
-    """Stand for jax and Keras."""
+    """A stand-in for jax and Keras."""
 
     def __init__(self, monkeypatch, backend="jax", late=False):
         self.calls, self.late = [], late
@@ -51,14 +51,14 @@ class Jax:
         self.state.client = object()
 
 
-def test_script_alone_initializes_nothing(monkeypatch, capsys):
+def test_single_process_script_does_not_initialize_jax(monkeypatch, capsys):
     jax = Jax(monkeypatch)
     assert initialize_jax({}) == places.Place()
     assert (jax.calls, capsys.readouterr().out) == ([], "")
 
 
 @pytest.mark.parametrize(("backend", "who", "found"), [("jax", "keras", ", Keras 3.15.1"), ("", "jax", "")])
-def test_keras_initializes_jax_if_it_is_there_and_only_once(monkeypatch, capsys, backend, who, found):
+def test_jax_is_initialized_once_through_keras_if_present(monkeypatch, capsys, backend, who, found):
     jax = Jax(monkeypatch, backend)
     assert initialize_jax(VARIABLES) == initialize_jax(VARIABLES) == HERE
     assert jax.calls == [(who, "algo-1:8476", 4, 3)]
@@ -73,19 +73,19 @@ def test_keras_initializes_jax_if_it_is_there_and_only_once(monkeypatch, capsys,
         ({"late": True}, r"was called too late: .* call it first, before jax\.devices\(\)"),
     ],
 )
-def test_refusal_to_join_tells_the_remedy(monkeypatch, options, error):
+def test_refusal_to_join_names_the_remedy(monkeypatch, options, error):
     Jax(monkeypatch, **options)
     with pytest.raises(DataError, match=error):
         initialize_jax(VARIABLES)
 
 
-def test_missing_jax_is_told(monkeypatch):
+def test_missing_jax_is_reported(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", None)
     with pytest.raises(DataError, match=r"needs jax .* wanted it in the image or in requirements\.txt"):
         initialize_jax(VARIABLES)
 
 
-def test_processes_that_have_not_joined_are_refused(monkeypatch, tmp_path):
+def test_processes_that_did_not_join_jax_are_refused(monkeypatch, tmp_path):
     for name, value in VARIABLES.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delitem(sys.modules, "jax._src.distributed", raising=False)

@@ -1,4 +1,4 @@
-"""Test Pipe mode: RecordIO, the files of a channel's state, and datasets of real named pipes that a thread feeds."""
+"""Test Pipe mode: RecordIO, the state files of a channel, and datasets of real FIFOs that a thread feeds."""
 
 import fcntl
 import itertools
@@ -38,7 +38,7 @@ def record_io(records: list[bytes]) -> bytes:
 
 
 def in_parts(record: bytes, cuts: list[int]) -> bytes:
-    """Return one record in several frames."""
+    """Return one record, split into several RecordIO frames."""
     edges = [0, *sorted(cut % (len(record) + 1) for cut in cuts), len(record)]
     parts = [record[a:b] for a, b in itertools.pairwise(edges)]
     flags = [0] if len(parts) == 1 else [1, *[2] * (len(parts) - 2), 3]
@@ -49,7 +49,7 @@ def in_parts(record: bytes, cuts: list[int]) -> bytes:
 
 
 def tf_record(records: list[bytes], checksum: int = 0) -> bytes:
-    """Return records, all with this checksum of their contents."""
+    """Return TFRecords, all with this checksum of their contents."""
     framed = []
     for one in records:
         length = struct.pack("<Q", len(one))
@@ -58,7 +58,7 @@ def tf_record(records: list[bytes], checksum: int = 0) -> bytes:
 
 
 def pieces(stream: bytes, split: chunks.Split, kind: str, folder: Path, patience: float = 30) -> list[bytes]:
-    """Return the records of a real pipe that holds these bytes."""
+    """Return the records that are read from a real FIFO with these bytes."""
     path = folder / "pipe_0"
     with suppress(FileNotFoundError):
         path.unlink()
@@ -75,7 +75,7 @@ def pieces(stream: bytes, split: chunks.Split, kind: str, folder: Path, patience
 
 
 @given(st.lists(st.tuples(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=3))), st.integers(0, 3))
-def test_recordio_comes_back_whatever_it_holds_and_however_it_is_cut(framed, padding_missing):
+def test_recordio_is_read_back_for_any_content_and_cut(framed, padding_missing):
     stream = b"".join(in_parts(*one) for one in framed)
     wanted = [record for record, _ in framed]
     if framed and framed[-1][1] == []:
@@ -88,7 +88,7 @@ def test_recordio_comes_back_whatever_it_holds_and_however_it_is_cut(framed, pad
 
 
 @given(st.lists(st.binary(max_size=50).map(lambda line: line.replace(b"\n", b"\r"))), st.booleans())
-def test_lines_end_at_line_feeds(lines, last_is_ended):
+def test_text_records_end_at_line_feeds(lines, last_is_ended):
     stream = b"\n".join(lines) + (b"\n" if last_is_ended and lines else b"")
     wanted = lines if last_is_ended or not lines or lines[-1] else lines[:-1]
     middle = len(stream) // 2
@@ -99,7 +99,7 @@ def test_lines_end_at_line_feeds(lines, last_is_ended):
 
 
 @given(st.lists(st.binary(max_size=100), min_size=1))
-def test_ends_of_tfrecords_are_found(records):
+def test_tfrecord_boundaries_are_found(records):
     stream = tf_record(records)
     assert tfrecord.whole(stream, len(stream)) == (len(records), len(stream))
     assert tfrecord.whole(stream, len(stream) - 1) == (len(records) - 1, len(stream) - 16 - len(records[-1]))
@@ -111,8 +111,8 @@ def test_ends_of_tfrecords_are_found(records):
 @settings(max_examples=20)
 @example(seed=0, number=0, size=10)
 @given(st.integers(0), st.integers(0, 40), st.sampled_from([10, 3000, 300_000]))
-def test_records_come_through_a_pipe(tmp_path_factory, seed, number, size):
-    """None at all, records much shorter than a piece, and longer ones."""
+def test_records_arrive_through_a_pipe(tmp_path_factory, seed, number, size):
+    """The cases: no record, records much shorter than a piece, and longer records."""
     chance = random.Random(seed)
     records = [chance.randbytes(chance.randrange(size * 2)) for _ in range(number)]
     folder = tmp_path_factory.mktemp("pipe")
@@ -125,7 +125,7 @@ def test_records_come_through_a_pipe(tmp_path_factory, seed, number, size):
         chunks.SIZE = chunks_size
 
 
-def test_slow_pipe_holds_no_record_back(tmp_path):
+def test_complete_records_of_a_slow_pipe_arrive_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe_0")
     descriptor = os.open(tmp_path / "pipe_0", os.O_RDONLY | os.O_NONBLOCK)
     with open(tmp_path / "pipe_0", "wb", buffering=0) as writer:
@@ -156,7 +156,7 @@ def read_all(source: Passes) -> bytes:
     return bytes(content[:have])
 
 
-def test_each_opening_takes_the_next_pipe_and_leaves_its_number_as_the_operator_does(tmp_path):
+def test_each_pass_opens_the_next_pipe_and_stores_its_number(tmp_path):
     source = passes(tmp_path)
     with feeding(tmp_path / "data" / "train", b"first", b"", b"third"):
         assert [read_all(source) for _ in range(3)] == [b"first", b"", b"third"]
@@ -168,7 +168,7 @@ def test_each_opening_takes_the_next_pipe_and_leaves_its_number_as_the_operator_
 
 
 @pytest.mark.parametrize("late", ["pipe", "writer"])  # a pipe without a writer reads like one at its end
-def test_late_pipe_or_writer_is_waited_for(tmp_path, late):
+def test_reader_waits_for_late_pipe_or_writer(tmp_path, late):
     source, content = passes(tmp_path), []
     if late == "writer":
         os.mkfifo(tmp_path / "data" / "train_0")
@@ -184,7 +184,7 @@ def test_late_pipe_or_writer_is_waited_for(tmp_path, late):
     assert content == [b"late"]
 
 
-def test_waiting_is_bounded_and_logged_and_says_since_when(tmp_path, monkeypatch, caplog):
+def test_waiting_for_a_pipe_is_logged_and_bounded(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(fifo, "FIRST_WORD", 0.1)
     with pytest.raises(DataError, match=r"train_0: there is no such pipe, since \d\d:\d\d:\d\d UTC, for \d s"):
         read_all(passes(tmp_path, patience=0.6))
@@ -196,7 +196,7 @@ def test_waiting_is_bounded_and_logged_and_says_since_when(tmp_path, monkeypatch
         read_all(passes(tmp_path, patience=0.3))
 
 
-def test_pipe_that_a_killed_reader_did_not_count_is_passed_over(tmp_path, monkeypatch, caplog):
+def test_reader_skips_pipe_not_counted_by_a_killed_reader(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(fifo, "GRACE", 0.2)
     source = passes(tmp_path)
     os.mkfifo(tmp_path / "data" / "train_1")
@@ -206,7 +206,7 @@ def test_pipe_that_a_killed_reader_did_not_count_is_passed_over(tmp_path, monkey
     assert (tmp_path / "state" / ".train-pipe_mode-state").read_text() == "2"
 
 
-def test_malformed_state_is_told(tmp_path):
+def test_malformed_pipe_state_is_reported(tmp_path):
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / ".train-pipe_mode-state").write_text("many")
     with pytest.raises(DataError, match=r"\.train-pipe_mode-state holds 'many'; wanted the number"):
@@ -230,7 +230,7 @@ with fifo.Passes(channel, folder / "state", 30).next() as pipe:
 
 
 def test_second_reader_of_a_channel_is_refused(tmp_path):
-    """The second one fails even between two passes of the first, and may read when the first has ended."""
+    """The second reader fails even between two passes of the first. It may read once the first has ended."""
     source = passes(tmp_path)
     for number in range(2):
         os.mkfifo(tmp_path / "data" / f"train_{number}")
@@ -269,14 +269,14 @@ def encoded(records: list[bytes], record_format: str, folder: Path) -> bytes:
 
 
 def of_pipe(record_format: str = "TFRecord", **more: Any) -> Any:
-    """Return the dataset of the channel `train`, read by this process itself."""
+    """Return the dataset of the channel `train`, read by this process."""
     return pipe_dataset("train", record_format, reader="own", patience=30, **more)
 
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("record_format", ["TFRecord", "RecordIO", "TextLine"])
-def test_each_pass_of_a_channel_has_its_records(record_format, job, tmp_path, monkeypatch):
-    """Several pieces, records longer than a piece among them; each round of repeat() is a pass of its own."""
+def test_each_pass_of_a_channel_has_its_own_records(record_format, job, tmp_path, monkeypatch):
+    """Some records are longer than a piece. Each round of repeat() is a separate pass."""
     monkeypatch.setattr(chunks, "FILE_SIZE", 1 << 17)
     chance = random.Random(1)
     orders = []
@@ -296,8 +296,8 @@ def test_each_pass_of_a_channel_has_its_records(record_format, job, tmp_path, mo
 
 
 @pytest.mark.tensorflow
-def test_slow_pipe_holds_no_tfrecord_back(job, tmp_path):
-    """A few records at a time, of sizes that their memory grows for: it is cut far short, and filled again."""
+def test_complete_tfrecords_of_a_slow_pipe_arrive_at_once(job, tmp_path):
+    """Records come a few at a time and grow, so that the buffer is emptied, enlarged and filled again."""
     records = [b"%d " % n * size for n, size in enumerate([1, 1000, 3_000_000, 0, 10, 6_000_000, 1, 1, 1])]
     sent: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
 
@@ -320,7 +320,7 @@ def test_slow_pipe_holds_no_tfrecord_back(job, tmp_path):
 
 
 @pytest.mark.tensorflow
-def test_pass_left_early_is_followed_by_the_next(job, tmp_path, monkeypatch):
+def test_pass_left_early_is_followed_by_the_next_pass(job, tmp_path, monkeypatch):
     monkeypatch.setattr(chunks, "FILE_SIZE", 1 << 17)
     records = [b"%d " % n + bytes(1000) for n in range(3000)]
     stream = encoded(records, "TFRecord", tmp_path)
@@ -332,8 +332,8 @@ def test_pass_left_early_is_followed_by_the_next(job, tmp_path, monkeypatch):
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("policy", ["AUTO", "DATA", "OFF"])
-def test_each_worker_of_a_strategy_that_shards_by_itself_gets_its_records(policy, job, tmp_path, monkeypatch):
-    """MultiWorkerMirroredStrategy shards a dataset without `shard` by records, as it does the operator's."""
+def test_autosharded_workers_get_disjoint_records(policy, job, tmp_path, monkeypatch):
+    """MultiWorkerMirroredStrategy itself shards a dataset without `shard` by records, as with SageMaker's dataset."""
     import tensorflow as tf
     from tensorflow.python.data.experimental.ops.distribute import _AutoShardDataset
 
@@ -387,7 +387,7 @@ DAMAGED = [
 @pytest.mark.parametrize(
     ("reader", "stream", "whole", "words"), DAMAGED, ids=[f"{row[0]}: {row[3]}" for row in DAMAGED]
 )
-def test_damage_is_told_after_whole_records(job, reader, stream, whole, words):
+def test_damaged_pipe_data_is_reported_after_whole_records(job, reader, stream, whole, words):
     import tensorflow as tf
 
     got, path = 0, job / ("plain/data.rec" if reader in ("image", "protobuf") else "train_0")
@@ -423,21 +423,21 @@ NO_NAMES = "attributes=.* wanted a list of different names, and RecordIO"
         ("train", "RecordIO", {"attributes": ["a", "a"]}, NO_NAMES),
     ],
 )
-def test_wrong_arguments_of_a_pipe_are_told_at_once(job, channel, record_format, more, complaint):
+def test_wrong_pipe_arguments_raise_immediately(job, channel, record_format, more, complaint):
     with pytest.raises(DataError, match=complaint):
         pipe_dataset(channel, record_format, **more)
 
 
 @pytest.mark.tensorflow
-def test_wrong_patience_of_a_pipe_is_told_at_once(job, monkeypatch):
+def test_wrong_pipe_patience_raises_immediately(job, monkeypatch):
     monkeypatch.setenv("SAGEMAKER_TF_DATA_PATIENCE", "soon")
     with pytest.raises(DataError, match="SAGEMAKER_TF_DATA_PATIENCE is 'soon'; wanted seconds"):
         pipe_dataset("train", "TFRecord")
 
 
 @pytest.mark.tensorflow
-def test_examples_of_several_records_are_dealt_out_whole(job, monkeypatch):
-    """Of a manifest with two attributes, one worker would get all images, the other all labels."""
+def test_multi_record_examples_are_sharded_whole(job, monkeypatch):
+    """Otherwise, with two attributes in a manifest, one worker would get all images and the other all labels."""
     import tensorflow as tf
 
     from sagemaker_tf_data import shard

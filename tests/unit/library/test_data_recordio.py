@@ -1,4 +1,4 @@
-"""Test RecordIO of MXNet and of SageMaker's algorithms: what is written is read, in File and Pipe mode, or an error."""
+"""Test RecordIO of MXNet and of SageMaker's algorithms, in File and Pipe mode: round trips and errors."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def column(shape: list[int], dtype: str = "float32", *, sparse: bool = False, of
 
 
 @given(st.lists(st.lists(st.sampled_from([recordio.WORD, b"", b"a", b"abc", b"abcd"]), max_size=8).map(b"".join)))
-def test_records_that_hold_the_magic_number_come_back(records):
+def test_records_with_the_magic_number_are_read_back(records):
     stream = bytearray(rec(*records))
     assert recordio.split(stream, len(stream), True, recordio.WORD) == (records, len(stream))
     for at in range(4, len(stream), 4):  # no frame begins within another
@@ -46,8 +46,8 @@ def test_records_that_hold_the_magic_number_come_back(records):
         assert recordio.skip(stream, len(stream), True, number) == len(rec(*records[:number]))
 
 
-def test_frames_are_those_of_mxnets_writer():
-    """Flags 1, 2 and 3 where it divides a record, and the magic number itself left out."""
+def test_recordio_frames_equal_those_of_mxnet():
+    """Where the magic number divides a record, the parts have flags 1, 2 and 3, and the number is left out."""
     magic = bytes.fromhex("0a23d7ce")
     assert recordio.frame(b"hello") == magic + struct.pack("<I", 5) + b"hello\0\0\0"
     assert recordio.frame(b"abcd" + magic + b"efgh" + magic + b"ij") == (
@@ -71,7 +71,7 @@ def test_record_too_long_for_recordio_is_refused():
 
 
 @given(st.binary(), st.lists(st.floats(width=32, allow_nan=False), max_size=5), st.integers(0, 2**64 - 1))
-def test_images_come_back_with_their_labels(rest, labels, number):
+def test_images_are_read_back_with_their_labels(rest, labels, number):
     packed = image_record.pack(JPEG + rest, labels, number)
     assert packed[:24] == struct.pack("<IfQQ", len(labels), 0, number, 0)
     if labels:
@@ -81,14 +81,14 @@ def test_images_come_back_with_their_labels(rest, labels, number):
 
 @pytest.fixture(scope="module")
 def record_of() -> Any:
-    """Return the class Record that protobuf itself made of AWS's record.proto, as AWS's toolkit has it."""
+    """Return the class Record that protobuf generates from the record.proto of AWS's toolkit."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it was made by an older protobuf
         return pytest.importorskip("sagemaker_training.record_pb2").Record
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_tensors_are_those_that_protobuf_writes_and_reads(record_of, name):
+def test_tensors_equal_those_of_protobuf(record_of, name):
     dtype = FIELDS[name]
     values = np.array([0, -1, 2**31 - 1, -(2**31), 127, 128, 3], dtype)
     keys = [5, 128, 129, 2**14, 2**20, 2**21, 2**27]
@@ -121,8 +121,8 @@ def test_tensors_are_those_that_protobuf_writes_and_reads(record_of, name):
         assert (label.shape, float(label), picture) == ((), 4.0, b"pixels")
 
 
-def test_unpacked_values_are_read_too():
-    """Protobuf's readers take both forms, whatever the schema says."""
+def test_unpacked_values_are_read():
+    """Protobuf's readers accept packed and unpacked values, whatever the schema asks for."""
 
     def block(field: int, content: bytes) -> bytes:
         return bytes([field << 3 | 2, len(content)]) + content
@@ -134,7 +134,7 @@ def test_unpacked_values_are_read_too():
     assert (keys_found.tolist(), found.tolist()) == ([1, 3], [1.5, 2.5])
 
 
-def test_tensor_comes_dense_or_sparse_as_asked_for():
+def test_tensor_is_dense_or_sparse_as_requested():
     sparse = protobuf_record.pack({"values": ([5, 1], np.float32([0.5, 0.1]), [2, 3])})
     assert protobuf_record.unpack(sparse, [column([2, 3])])[0].tolist() == [[0, pytest.approx(0.1), 0], [0, 0, 0.5]]
     dense = protobuf_record.pack({"values": np.float32([[1, 2], [3, 4]])})
@@ -154,13 +154,13 @@ def test_tensor_comes_dense_or_sparse_as_asked_for():
         (np.float32([1]), column([1], of="label"), "found features['values']; wanted label['values']"),
     ],
 )
-def test_wrong_tensor_is_told(tensor, wanted, words):
+def test_wrong_tensor_is_reported(tensor, wanted, words):
     with pytest.raises(DataError) as caught:
         protobuf_record.unpack(protobuf_record.pack({"values": tensor}), [wanted])
     assert words in str(caught.value)
 
 
-def test_unknown_tensor_type_is_told():
+def test_unknown_tensor_type_is_reported():
     record = bytearray(protobuf_record.pack({"values": np.float32([1])}))
     at = bytes(record).index(b"\x12", 10)  # the tag of Float32Tensor, field 2
     record[bytes(record).index(b"\x12", at + 1)] = 4 << 3 | 2
@@ -171,7 +171,7 @@ def test_unknown_tensor_type_is_told():
 
 
 @given(st.data())
-def test_damaged_record_raises_nothing_but_a_data_error(data):
+def test_damaged_record_raises_only_data_error(data):
     record = bytearray(protobuf_record.pack({"values": ([1, 200], np.int32([-1, 5]), [300])}, {"values": b"x"}))
     for _ in range(data.draw(st.integers(1, 3))):
         record[data.draw(st.integers(0, len(record) - 1))] = data.draw(st.integers(0, 255))
@@ -192,7 +192,7 @@ def job(job_with: Callable[[str], Path]) -> Path:
 
 
 def pictures(number: int) -> list[bytes]:
-    """Return JPEGs of one gray each, and one that holds RecordIO's magic number where a frame could begin."""
+    """Return JPEGs of one gray each, and one with RecordIO's magic number where a frame could begin."""
     import tensorflow as tf
 
     made = [tf.io.encode_jpeg(tf.fill([4, 6, 3], tf.constant(n, tf.uint8))).numpy() for n in range(number - 1)]
@@ -201,7 +201,7 @@ def pictures(number: int) -> list[bytes]:
 
 @pytest.mark.tensorflow
 def test_images_of_im2rec_are_read_in_file_and_pipe_mode(job, tmp_path, monkeypatch):
-    """Shards of records and of files, of labels that are one, several, or any number."""
+    """The cases: sharding by records and by files; one label, several, or a varying number of labels."""
     import tensorflow as tf
 
     from sagemaker_tf_data import file_names, shard
@@ -286,7 +286,7 @@ def test_tensors_of_sagemakers_algorithms_are_read_in_file_and_pipe_mode(job, mo
 
 
 @pytest.mark.tensorflow
-def test_wrong_arguments_raise_before_anything_is_read(job):
+def test_wrong_arguments_raise_before_reading(job):
     import tensorflow as tf
 
     with pytest.raises(DataError, match=r"no channel 'plane'; the job has 'plain', 'stream'\. Did you mean 'plain'"):
@@ -300,7 +300,7 @@ def test_wrong_arguments_raise_before_anything_is_read(job):
 
 @pytest.mark.tensorflow
 def test_workers_of_a_cluster_coordinator_read_their_own_channel(job, monkeypatch):
-    """The chief's graph asks for a function by name, which a worker that called serve_pipes() has."""
+    """The chief's graph calls a function by name. Only a worker that called serve_pipes() has that function."""
     import tensorflow as tf
 
     from sagemaker_tf_data import serve_pipes

@@ -1,4 +1,4 @@
-"""Test `pin_gpu` of the scripts' library, with a TensorFlow that has GPUs."""
+"""Test `pin_gpu` of sagemaker_tf_data, with a stand-in for TensorFlow with GPUs."""
 
 import sys
 import types
@@ -10,7 +10,7 @@ from sagemaker_tf_data.gpus import pin_gpu
 
 
 class Config:
-    """`tf.config` of a machine with so many GPUs, as TensorFlow 2 behaves."""
+    """A stand-in for TensorFlow 2's `tf.config` on a machine with so many GPUs."""
 
     def __init__(self, gpus: int, started: bool = False) -> None:
         self.gpus = [f"/physical_device:GPU:{number}" for number in range(gpus)]
@@ -56,7 +56,7 @@ def tensorflow(monkeypatch):
         (0, None, []),
     ],
 )
-def test_process_sees_its_own_gpus(tensorflow, visible, local_rank, expected):
+def test_process_sees_only_its_own_gpus(tensorflow, visible, local_rank, expected):
     config = tensorflow(Config(visible))
     environ = {} if local_rank is None else {"OMPI_COMM_WORLD_LOCAL_RANK": str(local_rank)}
     wanted = [f"/physical_device:GPU:{number}" for number in expected]

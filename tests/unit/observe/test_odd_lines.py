@@ -1,6 +1,6 @@
-"""Test that no reader of records is spoilt by lines that are well-formed, and say what cannot be.
+"""Test that no reader of records fails on lines that are well-formed but state something impossible.
 
-Malformed lines are refused in one place: tests/unit/record/test_record_lines.py.
+Malformed lines are refused in one place, which tests/unit/record/test_record_lines.py tests.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("line", ODD, ids=lambda line: str(line)[:60])
-def test_an_odd_line_spoils_no_reader(line, tmp_path):
+def test_odd_line_breaks_no_reader(line, tmp_path):
     record = trained(seconds=30)
     good = len(record.lines)
     record.lines += [line] * 3
@@ -67,6 +67,6 @@ def test_an_odd_line_spoils_no_reader(line, tmp_path):
 
 
 @pytest.mark.parametrize("text", [b"[" * 100_000, b'["still"', b"\xff"], ids=["nested", "cut", "no text"])
-def test_a_malformed_line_is_skipped_and_the_others_are_read(text):
+def test_malformed_line_is_skipped_and_others_are_read(text):
     good = b'["said",1800000000,"hello"]\n'
     assert [line.text for line in lines_of(packed(good + text + b"\n" + good))] == ["hello"] * 2

@@ -1,4 +1,4 @@
-"""Run the prepare step by path, with its folder in front: its modules import one another by their plain names."""
+"""Put the folder of the prepare step first on sys.path: its modules import one another by plain names."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Test entrypoint/programs/as_jax.py, with a `jax` of a few lines."""
+"""Test entrypoint/programs/as_jax.py with a short stand-in for `jax`."""
 
 import os
 import subprocess
@@ -119,7 +119,7 @@ def run(tmp_path):
     return run_it
 
 
-def test_a_program_runs_as_with_python_and_jax_finds_the_job(run):
+def test_program_runs_as_under_python_and_jax_joins_the_job(run):
     found = run("ends.py", "--lr", "1", TF_NUM_INTRAOP_THREADS="3")
     assert (found.returncode, found.stderr) == (0, "")
     assert found.stdout.splitlines() == [
@@ -143,7 +143,7 @@ def test_a_program_runs_as_with_python_and_jax_finds_the_job(run):
         (["stays.py"], 1, "ZeroDivisionError: division by zero"),
     ],
 )
-def test_a_program_that_fails_ends_without_waiting_for_the_others(run, words, code, error):
+def test_failed_program_ends_without_waiting_for_other_processes(run, words, code, error):
     found = run(*words)
     assert found.returncode == code
     assert found.stderr.strip().splitlines()[-1:] == [error] * bool(error)
@@ -154,18 +154,18 @@ def test_a_program_that_fails_ends_without_waiting_for_the_others(run, words, co
 
 
 @pytest.mark.parametrize("word", ["alone", "two"])
-def test_a_program_that_trains_alone_ends_as_with_python(run, word):
+def test_single_process_program_ends_as_under_python(run, word):
     found = run("alone.py", word)
     assert (found.returncode, found.stdout.splitlines()[-1]) == (1, "waits for the others")
 
 
 @pytest.mark.parametrize(("words", "code"), [([], -15), (["asks"], 0)])
-def test_sigterm_ends_a_program_that_never_asks_jax_whether_to_save(run, words, code):
+def test_sigterm_ends_program_that_never_queries_jax_preemption(run, words, code):
     found = run("asks.py", *words)
     assert found.returncode == code, found.stderr
     assert ("goes on" in found.stdout) is (code == 0)
 
 
-def test_another_jax_runs_as_it_is(run, tmp_path):
+def test_program_with_unknown_jax_runs_unchanged(run, tmp_path):
     (tmp_path / "packages/jax/_src/distributed.py").write_text("")
     assert run("other.py").returncode == 0

@@ -1,4 +1,4 @@
-"""Test entrypoint/programs/as_tf1.py, with a `tensorflow` of a few lines."""
+"""Test entrypoint/programs/as_tf1.py with a short stand-in for `tensorflow`."""
 
 import os
 import subprocess
@@ -110,17 +110,17 @@ def run(tmp_path: Path):
 SAID = "a library sees False\nswitched off, and the script has set its variables\n"
 
 
-def test_a_script_has_version_1_and_libraries_have_version_2(run):
+def test_script_gets_tensorflow_1_and_libraries_get_tensorflow_2(run):
     assert run("train.py", "--a", "b c") == f"{SAID}True True ['train.py', '--a', 'b c'] __main__ code\n"
 
 
-def test_module_runs_with_version_1(run, tmp_path):
+def test_module_runs_with_tensorflow_1_names(run, tmp_path):
     said = run("-m", "train", "--a")
     assert said.startswith(f"{SAID}True True [") and said.endswith("/code/train.py', '--a'] __main__ code\n")
 
 
-def test_python_programs_that_it_starts_have_it_too(run):
-    """By file, as a module, as text; each with the `sitecustomize` that it would have without."""
+def test_child_python_programs_get_tensorflow_1_names(run):
+    """A program is started by file, as a module or as text, and keeps its own `sitecustomize`."""
     assert run("starts.py", EARLY="yes").splitlines() == ["True True True", "True True True", "Session of version 1"]
 
 
@@ -135,8 +135,8 @@ def test_shim_leaves_no_compiled_files(run, tmp_path):
     [(["spawns.py"], {}), (["-m", "spawns"], {"EARLY": "yes"})],
     ids=["a file", "a module, multiprocessing imported at the start"],
 )
-def test_processes_that_multiprocessing_starts_have_it_too(run, words, more):
-    """And the program knows where it lies, as without the shim."""
+def test_multiprocessing_children_get_tensorflow_1_names(run, words, more):
+    """The program's `__file__` is the same as without the shim."""
     told = run(*words, **more).splitlines()
     assert [line for line in told if not line.startswith("switched off")] == [
         "spawn 1 True True spawns.py", "forkserver 1 True True spawns.py"

@@ -1,6 +1,6 @@
-"""Test refusals.py and installer.py: why the code's package, or a package that it asks for, could not be built.
+"""Test refusals.py and installer.py: the reason why the user's package or a requirement could not be built.
 
-The texts are what pip 26 and uv 0.11 pass on of setuptools 80, a compiler and CMake; frames of libraries are left out.
+The texts are output of setuptools 80, a compiler and CMake under pip 26 and uv 0.11, without library frames.
 """
 
 import textwrap
@@ -72,7 +72,7 @@ def by_uv(printed: str, name: str = "") -> str:
 
 
 @pytest.mark.parametrize("printed", BUILDS, ids=BUILDS.values())
-def test_the_builds_own_line_is_the_reason(printed: str) -> None:
+def test_reason_is_the_line_printed_by_the_build(printed: str) -> None:
     for text in (by_pip(printed, "rows"), by_pip_later(printed, "rows"), by_uv(printed), by_uv(printed, "rows==1")):
         assert of_build(text) == BUILDS[printed], text
 
@@ -87,15 +87,15 @@ def test_the_builds_own_line_is_the_reason(printed: str) -> None:
         (by_uv(NO_COMPILER, "rows==1.0"), "rows==1.0", ""),
     ],
 )
-def test_package_that_could_not_be_built_is_named_if_the_tool_names_it(text: str, name: str, url: str) -> None:
+def test_unbuildable_package_is_named_if_the_tool_names_it(text: str, name: str, url: str) -> None:
     assert built(text) == (name, url)
 
 
-def test_a_requirement_that_cannot_be_built_is_told_with_its_name() -> None:
+def test_unbuildable_requirement_is_reported_by_name() -> None:
     told = of_uv(by_uv(NO_HEADER, "rows==1.0"), [], None, {}, None)  # type: ignore[arg-type]
     assert told == f"ERROR: rows==1.0 could not be built from its sources: {BUILDS[NO_HEADER]}"
 
 
-def test_output_without_a_build_has_no_such_reason() -> None:
+def test_output_without_a_build_gives_no_build_reason() -> None:
     assert of_build("ERROR: No matching distribution found for rows\n") == ""
     assert of_build("error: Failed to fetch: `http://x`\n  cause: dns error\n") == ""

@@ -1,4 +1,4 @@
-"""Test programs/prepare/efa.py: where NCCL can use Elastic Fabric Adapters, and what is set and logged for it."""
+"""Test programs/prepare/efa.py: the variables and log lines for NCCL over Elastic Fabric Adapters."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ P4D = {"FI_PROVIDER": "efa", "NCCL_PROTO": "simple", "FI_EFA_USE_DEVICE_RDMA": "
 
 
 class Host:
-    """A host with these devices below /sys and /dev, with or without the plugin."""
+    """A host with these devices below /sys and /dev, with or without NCCL's plugin for EFA."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root, self.monkeypatch = root, monkeypatch
@@ -46,7 +46,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
         ("", {"FI_PROVIDER": "efa"}),
     ],
 )
-def test_variables_of_an_instance_type_are_set_where_the_device_is(host, instance_type, variables):
+def test_efa_variables_are_set_where_the_device_exists(host, instance_type, variables):
     found = host.add("rdmap16s27").add("efa_1").add_plugin().look(instance_type)
     assert found.variables == variables
     assert found.describe(quiet=False) == [
@@ -54,7 +54,7 @@ def test_variables_of_an_instance_type_are_set_where_the_device_is(host, instanc
     ]
 
 
-def test_variables_that_the_job_sets_are_kept(host):
+def test_efa_variables_set_by_the_job_are_kept(host):
     found = host.add("efa_0").add_plugin().look("ml.p4d.24xlarge", FI_PROVIDER="tcp", NCCL_PROTO="LL,LL128,Simple")
     assert found.variables == {"FI_EFA_USE_DEVICE_RDMA": "1"}
     found = host.look("ml.p4d.24xlarge", **P4D)
@@ -71,7 +71,7 @@ def test_variables_that_the_job_sets_are_kept(host):
         ([("efa_0", "0x1d0f", True)], "NCCL does not find EFA without aws-ofi-nccl, and libnccl-net.so cannot be"),
     ],
 )
-def test_traffic_by_tcp_in_place_of_efa_is_warned_of(host, devices, doubt, mode):
+def test_tcp_traffic_in_place_of_efa_gives_a_warning(host, devices, doubt, mode):
     for device in devices:
         host.add(*device)
     found = host.look("ml.p4d.24xlarge", mode)
@@ -87,5 +87,5 @@ def test_host_without_efa_or_mode_without_nccl_logs_nothing(host):
     assert host.look("local").variables == {}
 
 
-def test_plugin_of_the_jobs_own_is_not_doubted(host):
+def test_plugin_set_by_the_job_gives_no_warning(host):
     assert host.add("efa_0").look("ml.p5.48xlarge", NCCL_NET_PLUGIN="ofi").doubts == ()

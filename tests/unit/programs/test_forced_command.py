@@ -1,6 +1,6 @@
-"""Test programs/forced_command.py: what the job's ssh key may start.
+"""Test programs/forced_command.py, which limits the commands of the job's ssh key.
 
-Commands in, errors out; and the program itself.
+The tests check commands that it allows or refuses, and run the program.
 """
 
 import json
@@ -75,7 +75,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", ["", *PLACES.values()])
-def test_profile_of_a_user_of_sh_is_not_read(place):
+def test_sh_users_profile_is_not_read(place):
     command = f"( test ! -r ./.profile || . ./.profile; {place}{PLAIN.lstrip()} )"
     assert split(command) == shlex.split(PLAIN)
     assert complaint(split(f"( . ./.profile; {PLAIN} )"), set())
@@ -83,7 +83,7 @@ def test_profile_of_a_user_of_sh_is_not_read(place):
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
-def test_place_of_open_mpi_in_the_command_is_ignored(place, tmp_path):
+def test_path_of_open_mpi_in_the_command_is_ignored(place, tmp_path):
     assert split(place + PLAIN.lstrip()) == shlex.split(PLAIN)
     result = started(f"{place}orted -mca ess env", tmp_path)  # there is none in that folder
     assert (result.returncode, result.stderr) == (0, "")
@@ -102,7 +102,7 @@ def test_command_of_open_mpi_5_is_allowed(tmp_path):
 
 
 @pytest.mark.parametrize("options, sent", USERS.items(), ids=USERS)
-def test_users_options_are_allowed(options, sent):
+def test_mpirun_options_of_the_user_are_allowed(options, sent):
     assert complaint(shlex.split(f"{PLAIN} {sent}"), set(shlex.split(options))) == ""
 
 
@@ -168,13 +168,13 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("command", OTHERS.values(), ids=OTHERS)
-def test_other_commands_are_refused_whatever_the_user_asks_for(command):
+def test_other_ssh_commands_are_refused(command):
     for asked in (set(), {"--mca", "orte_fork_agent", "/usr/bin/strace"}):
         assert complaint(shlex.split(command), asked)
 
 
 def started(command: str, tmp_path, options: str | None = "[]") -> subprocess.CompletedProcess[str]:
-    """Run the forced command as sshd does, with a stand-in for the daemon that writes what it was given."""
+    """Run the forced command as sshd does, with a stand-in for the daemon that prints its arguments and environment."""
     for name in ("orted", "prted"):
         daemon = tmp_path / name
         daemon.write_text('#!/bin/sh\nfor word; do echo "<$word>"; done\nenv | cut -d= -f1 | sort | tr "\\n" " "\n')
@@ -188,7 +188,7 @@ def started(command: str, tmp_path, options: str | None = "[]") -> subprocess.Co
     return subprocess.run(program, env=environment, capture_output=True, text=True, timeout=240)
 
 
-def test_the_daemon_gets_its_words_as_they_are_and_no_environment_of_the_callers(tmp_path):
+def test_daemon_gets_exact_arguments_and_no_caller_environment(tmp_path):
     asked = ["-mca", "note", "a b;$(id) `id` $HOME"]
     result = started("orted -mca ess env -mca note 'a b;$(id) `id` $HOME'", tmp_path, json.dumps(asked))
     assert (result.returncode, result.stderr) == (0, "")
@@ -213,13 +213,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("command, options", REFUSED)
-def test_program_refuses_in_one_line(command, options, tmp_path):
+def test_forced_command_refuses_in_one_line(command, options, tmp_path):
     result = started(command, tmp_path, options)
     assert (result.returncode, result.stdout) == (126, "")
     assert result.stderr.startswith("refused: ") and len(result.stderr.splitlines()) == 1
 
 
-def test_key_is_restricted_to_the_forced_command(monkeypatch):
+def test_ssh_key_is_restricted_to_the_forced_command(monkeypatch):
     line = key_line("authorized_keys", "algo-1", key_in("ssh-ed25519 AAAA client_key"))
     assert line.startswith('restrict,command="')
     assert line.endswith('forced_command.py" ssh-ed25519 AAAA')

@@ -1,4 +1,4 @@
-"""Test entrypoint/programs/on_path/ beside TensorFlow's own Keras, and a short stand-in with Horovod's structure."""
+"""Test entrypoint/programs/on_path/ with TensorFlow's own Keras and a short stand-in for Horovod."""
 
 import contextlib
 import importlib.util
@@ -187,7 +187,7 @@ SEEN = {
 def of_job(
     words: list[str], *path: Path, without: tuple[str, ...] = (), **variables: str
 ) -> subprocess.CompletedProcess:
-    """Run a Python of a job with these folders on its path, without variables whose names begin so."""
+    """Run Python as in a job, with these folders on its path and without variables with these prefixes."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("ENTRYPOINT_", *without))}
     environment |= {"PYTHONPATH": os.pathsep.join(map(str, path)), "ENTRYPOINT_MARKS": "/nowhere"}
     environment |= {"ENTRYPOINT_PROCESS": "rank 3", "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -197,7 +197,7 @@ def of_job(
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
-    """Return what was seen of each run, and what the monitor received of the last."""
+    """Return the observations of each run, and the messages that the monitor received of the last run."""
     folder = write_files(tmp_path_factory.mktemp("looks_on"), {**HOROVOD, "train.py": PROGRAM})
     marks = Marks(folder / "marks.sock", NONE.mask)
     with contextlib.closing(marks), ThreadPoolExecutor(1) as pool:
@@ -213,15 +213,15 @@ def told(tmp_path_factory):
 
 
 @pytest.mark.parametrize("run", SEEN)
-def test_training_and_reductions_are_seen(told, run):
+def test_training_and_reductions_are_observed(told, run):
     assert {name: told[0][run][name] for name in SEEN[run]} == SEEN[run]
 
 
-def test_a_loop_outside_of_the_strategy_is_known_by_its_line(told):
+def test_loop_outside_the_strategy_is_reported_by_line(told):
     assert told[0]["never run"]["trained_at"].startswith(f"train.py:{APPLIED} (called at ")
 
 
-def test_facts_come_to_the_monitor(told):
+def test_observed_facts_reach_the_monitor(told):
     assert told[1].keys() == {"rank 3"}
     assert {name: told[1]["rank 3"][name] for name in FIT} == FIT
 
@@ -238,7 +238,7 @@ print(before, "entrypoint_looks_on" in sys.modules, any("First" in repr(each) fo
 
 
 def python(*path: Path, **variables: str) -> str:
-    """Return what a Python with these folders on its path prints."""
+    """Return the output of a Python with these folders on its path."""
     # What measures the coverage imports modules before any sitecustomize does.
     done = of_job(["-c", STARTS], *path, without=("COVERAGE_",), **variables)
     assert done.returncode == 0, done.stderr
@@ -249,19 +249,19 @@ def python(*path: Path, **variables: str) -> str:
 LOOKS_ON, LOOKS_NOT = "[] True False\n", "[] False False\n"
 
 
-def test_only_a_python_of_the_job_looks_on(tmp_path):
+def test_only_job_processes_are_observed(tmp_path):
     assert python(ON_PATH) == LOOKS_ON
     assert python(ON_PATH, ENTRYPOINT_MARKS="", ENTRYPOINT_PROCESS="") == LOOKS_NOT
 
 
-def test_other_sitecustomize_runs_as_it_would_without(tmp_path):
+def test_other_sitecustomize_runs_unchanged(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("print('of the image', __name__, __file__)\n")
     said = f"of the image sitecustomize {tmp_path}/sitecustomize.py\n"
     assert python(ON_PATH, tmp_path) == said + LOOKS_ON
     assert python(tmp_path, ON_PATH) == said + LOOKS_NOT, "one of the user's comes first, and nobody looks on"
 
 
-def test_python_starts_though_looking_on_fails(tmp_path):
+def test_python_starts_though_the_observer_fails(tmp_path):
     sitecustomize = (ON_PATH / "sitecustomize.py").read_text()
     write_files(tmp_path, {"sitecustomize.py": sitecustomize, "entrypoint_looks_on.py": "raise RuntimeError\n"})
     assert python(tmp_path) == LOOKS_NOT
@@ -289,7 +289,7 @@ print(names.count("horovod") >= 1, "horovod" not in names[:2])
 """
 
 
-def test_horovods_threads_have_a_name(tmp_path):
+def test_horovod_threads_have_a_name(tmp_path):
     packages = {"horovod/__init__.py": "", "horovod/common/__init__.py": "", "horovod/common/basics.py": BASICS}
     done = of_job(["-c", INITS], write_files(tmp_path, packages), ON_PATH)
     assert done.stdout.split() == ["True", "True"], done.stderr
@@ -308,7 +308,7 @@ print("still here")
 
 @pytest.mark.parametrize("monitor", ["", pytest.param("x", marks=pytest.mark.more)])
 @pytest.mark.parametrize("words, code", [([], -15), pytest.param(["handled"], 7, marks=pytest.mark.more)])
-def test_the_strategy_leaves_sigterm_as_the_script_has_it(words, code, monitor):
+def test_strategy_keeps_the_scripts_sigterm_handler(words, code, monitor):
     config = {"cluster": {"worker": [f"127.0.0.1:{unused_port()}"]}, "task": {"type": "worker", "index": 0}}
     variables = {"ENTRYPOINT_MARKS": monitor, "TF_CONFIG": json.dumps(config)}
     done = of_job(["-c", STRATEGY, *words], ON_PATH, **variables)
@@ -324,8 +324,8 @@ def test_the_strategy_leaves_sigterm_as_the_script_has_it(words, code, monitor):
         ("no distribution", ("", 0)),
     ],
 )
-def test_distribution_of_keras_3_over_all_devices_of_jax_is_a_strategy(monkeypatch, mesh, strategy):
-    """Only with a client of jax's coordinator: without it, each process is alone."""
+def test_keras_3_distribution_over_all_jax_devices_is_a_strategy(monkeypatch, mesh, strategy):
+    """Only a client of jax's coordinator counts: without it, each process trains alone."""
     spec = importlib.util.spec_from_file_location("looks_on", ON_PATH / "entrypoint_looks_on.py")
     looks_on = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(looks_on)

@@ -1,4 +1,4 @@
-"""Test what stays at its version, by metadata as images have it."""
+"""Test which packages are pinned to their installed version, with metadata as in images."""
 
 import importlib.metadata
 from pathlib import Path
@@ -8,7 +8,7 @@ from pins import add_aliases, installed, is_alias, pins
 
 
 def site(folder: Path, *distributions: str, **requires: str) -> list[str]:
-    """Make metadata of `name==version`; `requires` has what one asks for, by its name with underscores."""
+    """Make metadata of `name==version`; `requires` gives requirements by package, with underscores in names."""
     for name, _, version in (each.partition("==") for each in distributions):
         place = folder / f"{name.replace('-', '_')}-{version}.dist-info"
         place.mkdir(parents=True)
@@ -25,7 +25,7 @@ CPU = ("tensorflow-cpu==2.14.1", "numpy==1.26.4", "keras==2.14.0", "wrapt==1.14.
 GPU = ("tensorflow==2.14.1", "nvidia-cublas-cu11==11.11.3.6", "nvidia-ml-py==13.6", "jax-cuda12-plugin==0.10.2")
 
 
-def test_versions_of_tensorflow_and_what_is_built_with_it_stay(tmp_path: Path) -> None:
+def test_versions_of_tensorflow_and_dependents_stay(tmp_path: Path) -> None:
     asked = "numpy<2.0.0,>=1.23.5|wrapt<1.15,>=1.11.0|nvidia-cublas-cu11==11.11.3.6; extra == 'and-cuda'|six"
     found = pins(installed(site(tmp_path, *CPU, tensorflow_cpu=asked)))
     assert found.versions == {
@@ -38,7 +38,7 @@ def test_versions_of_tensorflow_and_what_is_built_with_it_stay(tmp_path: Path) -
     assert "tf-nightly<0\n" in found.constraints and "numpy==1.26.4\n" in found.constraints
 
 
-def test_libraries_for_gpus_stay_with_the_tensorflow_that_is_built_for_them(tmp_path: Path) -> None:
+def test_gpu_libraries_stay_with_their_tensorflow_build(tmp_path: Path) -> None:
     found = pins(installed(site(tmp_path, *GPU))).versions
     assert found["nvidia-cublas-cu11"] == "11.11.3.6" and found["jax-cuda12-plugin"] == "0.10.2"
     assert found["tensorflow-cpu"] == found["tensorflow"] == "2.14.1"
@@ -49,7 +49,7 @@ def test_libraries_for_gpus_stay_with_the_tensorflow_that_is_built_for_them(tmp_
     ("replace", "freed"),
     [("numpy", {"numpy"}), ("TensorFlow", {"tensorflow", "tensorflow-cpu", "numpy", "keras"}), ("pandas", set())],
 )
-def test_replacing_a_package_frees_what_it_is_built_with(tmp_path: Path, replace: str, freed: set[str]) -> None:
+def test_replacing_a_package_unpins_its_companions(tmp_path: Path, replace: str, freed: set[str]) -> None:
     there = installed(site(tmp_path, *CPU, tensorflow_cpu="numpy<2|keras<2.15|wrapt<1.15"))
     before, after = pins(there), pins(there, [replace])
     assert before.versions.keys() - after.versions.keys() == freed
@@ -57,7 +57,7 @@ def test_replacing_a_package_frees_what_it_is_built_with(tmp_path: Path, replace
 
 
 @pytest.mark.parametrize("real, other", [("tensorflow-cpu", "tensorflow"), ("tensorflow", "tensorflow-cpu")])
-def test_tensorflow_answers_to_both_of_its_names(tmp_path: Path, real: str, other: str) -> None:
+def test_tensorflow_is_installed_under_both_package_names(tmp_path: Path, real: str, other: str) -> None:
     path = site(tmp_path, f"{real}==2.14.1")
     assert add_aliases(installed(path)) == [other]
     (alias,) = importlib.metadata.distributions(name=other, path=path)
@@ -68,7 +68,7 @@ def test_tensorflow_answers_to_both_of_its_names(tmp_path: Path, real: str, othe
     assert add_aliases(installed(path)) == []
 
 
-def test_a_python_without_tensorflow_gets_no_names(tmp_path: Path) -> None:
+def test_python_without_tensorflow_gets_no_alias(tmp_path: Path) -> None:
     path = site(tmp_path, "numpy==2.0")
     assert add_aliases(installed(path)) == []
     assert pins(installed(path)).constraints == "numpy==2.0\n"

@@ -1,4 +1,4 @@
-"""Test pip's configuration in uv's words. What comes of each form in an image: tests/requirements_forms.py."""
+"""Test the translation of pip's configuration for uv; tests/requirements_forms.py runs each form in an image."""
 
 from pathlib import Path
 
@@ -33,13 +33,13 @@ IN_UVS_WORDS = {
 
 
 @pytest.mark.parametrize("option, value", IN_UVS_WORDS)
-def test_pips_option_is_put_in_uvs_words(option: str, value: str) -> None:
+def test_pip_option_becomes_uv_option(option: str, value: str) -> None:
     found = for_uv({option: value}, [], "/code")
     assert isinstance(found, Uv)
     assert (found.lines, found.arguments, found.environment) == IN_UVS_WORDS[option, value]
 
 
-def test_most_options_in_requirements_are_passed_to_uv() -> None:
+def test_most_requirements_options_are_passed_to_uv() -> None:
     found = for_uv({"trusted-host": "b", "index-url": "https://of-a-variable"}, [["--pre"], ["--trusted-host", "a"],
                    ["-i", "https://i"], ["--find-links", "x"]])  # fmt: skip
     assert found == Uv(["--prerelease=allow"], [], {"UV_INSECURE_HOST": "a b"})
@@ -56,11 +56,11 @@ PIPS_OWN = {
 
 
 @pytest.mark.parametrize("options, in_files, named", PIPS_OWN.values(), ids=PIPS_OWN)
-def test_option_that_only_pip_has_is_named(options: dict[str, str], in_files: list[list[str]], named: str) -> None:
+def test_pip_only_option_is_named(options: dict[str, str], in_files: list[list[str]], named: str) -> None:
     assert for_uv(options, in_files) == named
 
 
-def test_variables_win_over_pips_files(tmp_path: Path) -> None:
+def test_pip_variables_override_pip_config_files(tmp_path: Path) -> None:
     file = tmp_path / "pip.conf"
     file.write_text(
         "[global]\nindex-url = https://global\ntimeout = 3\n[install]\nfind-links =\n    a\n    b\n[list]\npre = 1\n"

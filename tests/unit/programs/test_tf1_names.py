@@ -1,6 +1,6 @@
-"""Test on_path/entrypoint_tf1.py with TensorFlow: every way to import a name, for names of TensorFlow 1.
+"""Test on_path/entrypoint_tf1.py with TensorFlow: every form of import, for names of TensorFlow 1.
 
-One process runs all of them: each is a module of the user's. By hand, with another TensorFlow (2.21 with tf_keras; with
+One process runs all cases, each as a user's module. To use another TensorFlow (2.21 with tf_keras; with
 TF_USE_LEGACY_KERAS=0 it has Keras 3): TEST_TF1_PYTHON=/path/to/its/python.
 """
 
@@ -91,7 +91,7 @@ with tf.Session(config=tf.ConfigProto()) as session:
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory) -> dict[str, tuple[str, str]]:
-    """Run all cases; return for each the kind of its error, and what was found or printed."""
+    """Run all cases; return the type of error and the output of each case."""
     code = tmp_path_factory.mktemp("code")
     cases = [(name, text, EXPECTED.get(name, "")) for name, text in OTHERS.items()]
     for (form, text), dotted in product(FORMS.items(), NAMES):
@@ -121,7 +121,7 @@ def told(tmp_path_factory) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.tensorflow
-def test_each_way_to_import_finds_what_version_1_has(told):
+def test_each_import_form_finds_tensorflow_1_names(told):
     assert len(told) == len(FORMS) * len(NAMES) + len(OTHERS) + 2
     gone = ("contrib.layers", *(OF_KERAS_2 if told["Keras 3"][1] == "True" else ()))
     assert {case: said for case, said in told.items() if said[0] and case.rpartition(": ")[2] not in gone} == {}
@@ -129,7 +129,7 @@ def test_each_way_to_import_finds_what_version_1_has(told):
 
 
 @pytest.mark.tensorflow
-def test_what_has_gone_is_missing_under_a_name_that_says_so(told):
+def test_removed_name_raises_error_with_that_name(told):
     gone = {case: said for case, said in told.items() if ": contrib" in case}
     assert len(gone) == len(FORMS)
     for case, (kind, said) in gone.items():

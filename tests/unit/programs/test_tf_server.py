@@ -19,7 +19,7 @@ STAND_IN = Path(__file__).parents[2] / "stand_ins/tensorflow"
 
 @contextmanager
 def serving(packages: Path, role: str):
-    """Start a server; return its line of output, and its command line at that time."""
+    """Start a server; yield its line of output, its command line at that time, and its port."""
     port = unused_port()
     config = {"cluster": {role: [f"localhost:{port}"]}, "task": {"type": role, "index": 0}}
     environment = {"TF_CONFIG": json.dumps(config), "PYTHONPATH": str(packages), "PATH": os.environ["PATH"]}
@@ -33,7 +33,7 @@ def serving(packages: Path, role: str):
 
 @pytest.fixture
 def packages(tmp_path):
-    """Make a folder with a TensorFlow that prints when it is imported whole."""
+    """Make a folder with a TensorFlow that prints a line when it is imported whole."""
     shutil.copytree(STAND_IN, tmp_path / "tensorflow", ignore=shutil.ignore_patterns("__pycache__"))
     with (tmp_path / "tensorflow/__init__.py").open("a") as file:
         file.write("print('whole', flush=True)\n")
@@ -41,14 +41,14 @@ def packages(tmp_path):
 
 
 @pytest.mark.parametrize("role, said", [("ps", "serving ps 0 at grpc://localhost:{port}\n"), ("worker", "whole\n")])
-def test_a_worker_server_imports_all_of_tensorflow_and_a_parameter_server_does_not(packages, role, said):
+def test_worker_server_imports_all_of_tensorflow_unlike_ps(packages, role, said):
     with serving(packages, role) as (line, _, port):
         assert line == said.format(port=port)
 
 
 @pytest.mark.parametrize("broken", ["no such part", "no file system", "plugins"])
-def test_tensorflow_is_imported_whole_if_a_part_cannot_be_imported(packages, broken):
-    """In the same process, for the processes that watch it."""
+def test_tensorflow_is_imported_whole_if_a_part_is_missing(packages, broken):
+    """This happens in the same process, because other processes watch its pid."""
     if broken == "no file system":
         write_files(packages, {"tensorflow_io/__init__.py": ""})
     elif broken == "plugins":
@@ -60,7 +60,7 @@ def test_tensorflow_is_imported_whole_if_a_part_cannot_be_imported(packages, bro
         assert line == "whole\n" and command.endswith("--whole\0")
 
 
-def test_file_systems_are_there_without_the_package_that_brings_them(packages):
+def test_file_systems_are_registered_without_importing_tensorflow_io(packages):
     session = "def TF_RegisterFilesystemPlugin(name):\n    print(name, flush=True)\n"
     io = "raise SystemExit('imported')\n"
     write_files(packages, {"tensorflow/python/client/pywrap_tf_session.py": session, "tensorflow_io/__init__.py": io})

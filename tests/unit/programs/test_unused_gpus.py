@@ -1,4 +1,4 @@
-"""Test programs/prepare/gpus.py: what a host checks before it reports that its TensorFlow cannot use its GPUs."""
+"""Test programs/prepare/gpus.py, which reports why a host's TensorFlow cannot use its GPUs."""
 
 import subprocess
 from pathlib import Path
@@ -14,13 +14,13 @@ CUDA_12 = "build_info = {('cuda_version', '12.5.1'), ('cudnn_version', '9'), ('i
 
 
 def bring(path: list[str], names: list[str]) -> None:
-    """Put libraries where pip puts NVIDIA's."""
+    """Put libraries into the folders that pip uses for NVIDIA's packages."""
     write_files(Path(path[0]), {f"nvidia/{name.partition('.')[0]}/lib/lib{name}": "" for name in names})
 
 
 @pytest.fixture
 def packages(tmp_path, monkeypatch):
-    """Return a function that makes a folder with a TensorFlow of this build, and returns it as sys.path."""
+    """Return a function that makes a folder with this build of TensorFlow and returns it as sys.path."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def make(build_info: str, *names: str) -> list[str]:
@@ -35,14 +35,14 @@ def test_host_without_tensorflow_is_not_warned(tmp_path):
     assert gpus.unused(8, "ml.p4d.24xlarge", [str(tmp_path)]) == ""
 
 
-def test_a_build_without_cuda_is_named_and_one_for_amd_is_left_alone(packages):
+def test_build_without_cuda_is_named_except_for_amd(packages):
     path = packages(CPU, "tensorflow_cpu-2.14.1.dist-info", "tensorflow_estimator-2.14.0.dist-info")
     assert gpus.unused(2, "", path) == "2 GPUs: tensorflow-cpu 2.14.1 is built without CUDA"
     assert gpus.unused(1, "", path).startswith("1 GPU: ")
     assert gpus.unused(2, "", packages(ROCM)) == ""
 
 
-def test_libraries_that_a_build_for_cuda_lacks_are_named(packages, monkeypatch):
+def test_missing_libraries_of_a_cuda_build_are_named(packages, monkeypatch):
     path = packages(CUDA)
     assert gpus.unused(1, "", path) == "1 GPU: TensorFlow cannot load libcuda.so.1, libcudnn.so.8"
     # As pip brings it; the second is no driver, which is of the host.
@@ -52,15 +52,15 @@ def test_libraries_that_a_build_for_cuda_lacks_are_named(packages, monkeypatch):
     assert gpus.unused(1, "", path) == ""
 
 
-def test_every_library_that_such_a_build_loads_is_looked_for(packages):
-    """One that lacks is enough: TensorFlow then skips registering GPUs, and trains on."""
+def test_every_library_loaded_by_a_cuda_build_is_checked(packages):
+    """If one library is missing, TensorFlow registers no GPUs and trains on CPUs."""
     path = packages(CUDA_12)
     bring(path, ["cudart.so.12", "cublas.so.12", "cublasLt.so.12", "cufft.so.11", "cusolver.so.11", "cudnn.so.9"])
     assert gpus.unused(1, "", path) == "1 GPU: TensorFlow cannot load libcuda.so.1, libcusparse.so.12"
 
 
-def test_a_library_counts_where_tensorflow_looks(packages):
-    """TensorFlow 2.21.0 opens cuSOLVER from a library whose RUNPATH lacks its folder, and uses no GPU for it."""
+def test_library_counts_only_where_tensorflow_searches(packages):
+    """TensorFlow 2.21.0 loads cuSOLVER by a RUNPATH that lacks its folder, and therefore uses no GPU."""
     path = packages(CUDA_12)
     bring(path, [f"{name}.so.{version}" for name, version in {**gpus.WITH_CUDA["12"], "cudnn": "9"}.items()])
     looked_in = [folder for folder in sorted(Path(path[0]).glob("nvidia/*/lib")) if "cusolver" not in folder.parts]
@@ -82,13 +82,13 @@ TYPES = {
 
 
 @pytest.mark.parametrize("instance_type, is_told", TYPES.items())
-def test_instance_type_shows_gpus_that_the_container_does_not_see(packages, instance_type, is_told):
+def test_gpus_of_the_instance_hidden_from_container_are_reported(packages, instance_type, is_told):
     said = gpus.unused(0, instance_type, packages(CPU))
     assert said == (f"{instance_type}: TensorFlow is built without CUDA" if is_told else "")
 
 
 @pytest.mark.parametrize("hidden", ["", "-1"])
-def test_gpus_that_the_job_hides_are_not_reported(packages, monkeypatch, hidden):
+def test_gpus_hidden_by_the_job_are_not_reported(packages, monkeypatch, hidden):
     path = packages(CPU)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
     assert gpus.unused(2, "ml.p3.2xlarge", path) == ""
@@ -102,7 +102,7 @@ def test_gpus_that_the_job_hides_are_not_reported(packages, monkeypatch, hidden)
         ("0", 0, 0),
     ],
 )  # fmt: skip
-def test_programs_see_what_the_job_lets_them_see(monkeypatch, given, seen, visible):
+def test_programs_see_only_gpus_enabled_by_the_job(monkeypatch, given, seen, visible):
     monkeypatch.setattr(gpus, "_count", lambda _: seen)  # whatever this machine has
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if given is not None:

@@ -1,4 +1,4 @@
-"""Test programs/prepare/sources.py and archives.py: where the user's code comes from, and refused archives."""
+"""Test programs/prepare/sources.py and archives.py: sources of the user's code, and refused archives."""
 
 import contextlib
 import gzip
@@ -23,7 +23,7 @@ NOISE = os.urandom(100_000)
 
 
 def file(name: str, content: bytes = TRAIN, **more) -> tuple[tarfile.TarInfo, bytes]:
-    """Return a member of an archive, and its content."""
+    """Return a member of an archive with its content."""
     info = tarfile.TarInfo(name)
     for key, value in {"size": len(content), **more}.items():
         setattr(info, key, value)
@@ -51,7 +51,7 @@ def tarball(path: Path, *members: tuple[tarfile.TarInfo, bytes], mode: str = "w:
 
 @pytest.fixture(params=["with tarfile's filter", "without"])
 def any_python(request, monkeypatch):
-    """Run the test with and without filters in tarfile; Python 3.11.2 has none."""
+    """Run the test with and without extraction filters in tarfile; Python 3.11.2 has none."""
     if request.param == "without":
         monkeypatch.delattr(tarfile, "data_filter", raising=False)
     elif not hasattr(tarfile, "data_filter"):
@@ -60,7 +60,7 @@ def any_python(request, monkeypatch):
 
 @pytest.fixture
 def place(tmp_path):
-    """Return a folder below which a test may write; what is beside `code` must stay."""
+    """Return a folder for the test; the file beside its folder `code` must stay unchanged."""
     (tmp_path / "place" / "code").mkdir(parents=True)
     (tmp_path / "place" / "outside").write_text("untouched")
     return tmp_path / "place"
@@ -75,7 +75,7 @@ def unchanged(place: Path) -> bool:
 # ---- archives -------------------------------------------------------------------------------------------------------
 
 
-def test_archive_with_all_that_is_allowed_is_unpacked(any_python, place):
+def test_archive_with_all_allowed_members_is_unpacked(any_python, place):
     whole = tarball(
         place.parent / "a.tar.gz",
         other(".", tarfile.DIRTYPE),
@@ -123,7 +123,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("members, said", REFUSED.values(), ids=REFUSED)
-def test_an_archive_that_would_leave_its_folder_is_refused(any_python, place, members, said):
+def test_archive_that_would_leave_its_folder_is_refused(any_python, place, members, said):
     bad = tarball(place.parent / "bad.tar.gz", *members)
     with pytest.raises(Unusable) as refused:
         archives.unpack(bad, place / "code", "s3://b/bad.tar.gz")
@@ -132,7 +132,7 @@ def test_an_archive_that_would_leave_its_folder_is_refused(any_python, place, me
 
 
 def contents(tmp_path: Path) -> dict[str, tuple[bytes, str]]:
-    """Map a description to bytes and their error."""
+    """Return, for each description, the bytes of an archive and the error for them."""
     whole = tarball(tmp_path / "whole", file("train.py"), file("noise", NOISE)).read_bytes()
     plain = tarball(tmp_path / "plain", file("train.py"), file("more.py"), mode="w").read_bytes()
 
@@ -167,7 +167,7 @@ def test_damaged_archive_is_refused(any_python, place):
         assert "\n" not in str(refused.value) and "wanted a .tar.gz" in str(refused.value), what
 
 
-def test_code_that_does_not_fit_is_refused(tmp_path):
+def test_code_larger_than_free_disk_is_refused(tmp_path):
     small = tmp_path / "small"
     small.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", small], capture_output=True)
@@ -192,7 +192,7 @@ def test_code_that_does_not_fit_is_refused(tmp_path):
 
 
 def fetch(place: Path, source: str = "", program: str = "train.py", channel: str = "channel") -> set[str]:
-    """Fill the code folder; return its paths."""
+    """Fetch the user's code into the code folder; return its paths."""
     code = place / "code"
     origin = sources.fetch(source or str(code), program, code, place.parent / channel)
     sources.check(program, code, origin, installing.is_package(program, code))
@@ -200,7 +200,7 @@ def fetch(place: Path, source: str = "", program: str = "train.py", channel: str
 
 
 def test_links_in_a_folder_are_followed(place, tmp_path):
-    """Links are followed, as sagemaker-training does; those that lead nowhere are left out."""
+    """sagemaker-training follows links, too. Dangling links are left out."""
     write_files(tmp_path, {"real/lib.py": "", "source/train.py": ""})
     source = tmp_path / "source"
     (source / "lib").symlink_to(tmp_path / "real")
@@ -241,18 +241,18 @@ FETCHED = {
 
 
 @pytest.mark.parametrize("make, found", FETCHED.values(), ids=FETCHED)
-def test_code_is_fetched(place, tmp_path, make, found):
+def test_code_is_fetched_from_each_kind_of_source(place, tmp_path, make, found):
     (tmp_path / "channel").mkdir()
     assert fetch(place, str(make(tmp_path))) == found
 
 
-def test_code_that_is_there_is_kept(place):
+def test_existing_code_is_kept(place):
     (place / "code/train.py").write_text("mine")
     assert fetch(place, "s3://no/such") == {"train.py"}
     assert (place / "code/train.py").read_text() == "mine"
 
 
-def test_code_in_s3_names_the_extra_of_the_wheel_that_fetches_it(place, monkeypatch):
+def test_error_on_s3_code_names_the_wheels_extra(place, monkeypatch):
     monkeypatch.setitem(sys.modules, "boto3", None)
     monkeypatch.delitem(sys.modules, "s3", raising=False)
     with pytest.raises(Unusable, match=r"s3://bucket/code takes boto3.*pip install 'sagemaker-tf-entrypoint\[aws\]'"):
@@ -285,7 +285,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("make, said", WRONG.values(), ids=WRONG)
-def test_source_that_has_no_program_is_refused(place, tmp_path, make, said):
+def test_source_without_the_program_is_refused(place, tmp_path, make, said):
     with pytest.raises(Unusable) as refused:
         fetch(place, str(make(tmp_path)))
     assert said in str(refused.value)
@@ -293,7 +293,7 @@ def test_source_that_has_no_program_is_refused(place, tmp_path, make, said):
     assert {path.name for path in (place / "code").iterdir()} <= {"other.py"}  # which was there
 
 
-def test_name_that_is_no_utf_8_is_escaped_beside_a_missing_program(tmp_path):
+def test_non_utf_8_name_is_escaped_in_missing_program_error(tmp_path):
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/tr\xe4in\n.py")).touch()
     with pytest.raises(Unusable) as refused:
         sources.check("train.py", tmp_path, "is from there", False)
@@ -327,8 +327,8 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("make, copied, there", ENDLESS.values(), ids=ENDLESS)
-def test_code_without_an_end_is_refused_at_once(place, tmp_path, make, copied, there):
-    """The folder is the job's source first, then its code folder, in which nothing is copied."""
+def test_endless_code_is_refused_at_once(place, tmp_path, make, copied, there):
+    """The folder is first the job's source and then its code folder, from which nothing is copied."""
     folder = write_files(tmp_path / "source", {"train.py": TRAIN})
     make(folder)
     for said, work in ((copied, lambda: fetch(place, str(folder))), (there, lambda: list(code_files.texts(folder)))):
@@ -339,7 +339,7 @@ def test_code_without_an_end_is_refused_at_once(place, tmp_path, make, copied, t
     subprocess.run(["rm", "-rf", folder], check=True)  # Python's own function calls itself for each folder
 
 
-def test_links_to_the_null_device_are_empty_files(place, tmp_path):
+def test_links_to_dev_null_become_empty_files(place, tmp_path):
     folder = write_files(tmp_path / "source", {"train.py": TRAIN})
     for name in (".bash_history", "local_settings.py", "local.sh"):
         (folder / name).symlink_to("/dev/null")
@@ -351,8 +351,8 @@ def test_links_to_the_null_device_are_empty_files(place, tmp_path):
 
 
 @pytest.mark.parametrize("error", [PermissionError, FileNotFoundError])
-def test_a_folder_that_cannot_be_read_or_is_gone_is_skipped(tmp_path, monkeypatch, error):
-    """Root may read all folders, so the error is made."""
+def test_unreadable_or_vanished_folder_is_skipped(tmp_path, monkeypatch, error):
+    """Root may read all folders, so the test makes the error itself."""
     scandir = os.scandir
 
     def refusing(path):
@@ -367,7 +367,7 @@ def test_a_folder_that_cannot_be_read_or_is_gone_is_skipped(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("name, reads", [("pyproject.toml", installing.is_package), ("requirements.txt", wanted.read)])
-def test_a_file_that_is_too_large_to_be_read_is_refused(tmp_path, name, reads):
+def test_file_too_large_to_read_is_refused(tmp_path, name, reads):
     (tmp_path / name).touch()
     os.truncate(tmp_path / name, 1 << 40)
     with pytest.raises(Unusable, match=f"{name} has 1048576 MB; wanted at most 64"):
@@ -392,16 +392,16 @@ PACKAGES = {
 
 
 @pytest.mark.parametrize("program, files, package", PACKAGES.values(), ids=PACKAGES)
-def test_package_is_recognised(tmp_path, program, files, package):
+def test_python_package_is_recognised(tmp_path, program, files, package):
     assert installing.is_package(program, write_files(tmp_path, files)) is package
 
 
-def test_pyproject_that_is_no_toml_is_refused(tmp_path):
+def test_malformed_pyproject_is_refused(tmp_path):
     with pytest.raises(Unusable, match=r"pyproject\.toml is no TOML: .*line 1"):
         installing.is_package("pkg", write_files(tmp_path, {"pyproject.toml": "[project\n"}))
 
 
-def test_a_program_of_another_users_runs_if_it_is_executable(tmp_path, monkeypatch):
+def test_program_of_another_user_runs_if_executable(tmp_path, monkeypatch):
     def refuse(path, mode):
         raise PermissionError(1, "Operation not permitted")
 
@@ -429,20 +429,20 @@ def test_a_program_of_another_users_runs_if_it_is_executable(tmp_path, monkeypat
         ("src/project/model.py", ["src/project/__init__.py"], [], "src.project.model"),  # setup.py does not install it
     ],
 )
-def test_a_program_in_folders_runs_as_the_module_of_its_package(tmp_path, program, files, installed, module):
+def test_program_in_subfolders_runs_as_module_of_its_package(tmp_path, program, files, installed, module):
     code = write_files(tmp_path / "code", dict.fromkeys([program.removesuffix(".py") + ".py", *files], ""))
     site = write_files(tmp_path / "site", {f"{name}/__init__.py": "" for name in installed})
     found = installing.module_of(program, code, [str(code), str(site)])
     assert found == (module or "project.training.model")
 
 
-def test_an_absolute_program_below_the_code_runs_as_its_module(tmp_path):
+def test_absolute_program_path_in_code_runs_as_module(tmp_path):
     assert installing.modules_of(f"{tmp_path}/scripts/train.py", tmp_path) == ["scripts.train"]
     with pytest.raises(Unusable, match=r"program /elsewhere/train\.py is .* not below .*; wanted its path from there"):
         installing.modules_of("/elsewhere/train.py", tmp_path)
 
 
-def test_a_folder_that_is_no_module_is_refused_before_anything_is_installed(tmp_path):
+def test_non_module_folder_is_refused_before_installing(tmp_path):
     with pytest.raises(Unusable, match=r"v1\.0/train\.py is to run as a module.* none can be called 'v1\.0'; wanted"):
         installing.modules_of("v1.0/train.py", tmp_path)
 
@@ -451,12 +451,12 @@ def test_a_folder_that_is_no_module_is_refused_before_anything_is_installed(tmp_
 
 
 def run_script(code: Path, program: str = "train.sh") -> str:
-    """Return what a script prints after the prepare step."""
+    """Run the prepare step and a script; return the script's output."""
     installing.install(program, code)
     return subprocess.check_output(["/bin/sh", "-c", 'exec "$0"', f"./{program}"], cwd=code, text=True)
 
 
-def test_scripts_with_line_ends_of_windows_run(tmp_path, capsys):
+def test_scripts_with_windows_line_ends_run(tmp_path, capsys):
     train = b"\xef\xbb\xbf#!/bin/bash\r\nset -e\r\n. lib/more.sh\r\nsaid here\r\n"
     more = 'said() {\r\n  echo "told $1"\r\n}\r\n'
     write_files(tmp_path, {"train.sh": train, "lib/more.sh": more, "data.bat": "echo\r\n"})
@@ -466,7 +466,7 @@ def test_scripts_with_line_ends_of_windows_run(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("content", [b"#!/bin/sh\nprintf 'a\r\n'\n", b"# text\nprintf 'a\r\n'\n"])
-def test_scripts_of_linux_stay_as_they_are(tmp_path, capsys, content):
+def test_scripts_with_linux_line_ends_stay_unchanged(tmp_path, capsys, content):
     (tmp_path / "train.sh").write_bytes(content)
     run_script(tmp_path)
     assert (tmp_path / "train.sh").read_bytes() == content
@@ -480,7 +480,7 @@ def test_scripts_of_linux_stay_as_they_are(tmp_path, capsys, content):
      ("#!/no/zsh\r", "/no/zsh, which")],
 )  # fmt: skip
 @pytest.mark.parametrize("program", ["train.sh", "train"])
-def test_interpreter_that_is_not_here_is_named_with_its_line(tmp_path, first, asked, program):
+def test_missing_interpreter_is_named_with_its_line(tmp_path, first, asked, program):
     (tmp_path / program).write_text(f"{first}\necho told\n", newline="")
     with pytest.raises(Unusable) as wrong:
         installing.install(program, tmp_path)
@@ -491,18 +491,18 @@ def test_interpreter_that_is_not_here_is_named_with_its_line(tmp_path, first, as
 @pytest.mark.parametrize(
     "first", ["#!/bin/sh", "#! /bin/sh -e", "#!/usr/bin/env sh", "#!/usr/bin/env -S sh -e", "# no shebang", "#!./own"]
 )
-def test_script_runs_with_an_interpreter_that_is_here(tmp_path, first):
+def test_script_runs_with_its_existing_interpreter(tmp_path, first):
     (tmp_path / "own").symlink_to("/bin/sh")
     (tmp_path / "train.sh").write_text(f"{first}\necho told\n")
     assert run_script(tmp_path) == "told\n"
 
 
-def test_a_script_in_utf_16_is_refused(tmp_path):
+def test_utf_16_script_is_refused(tmp_path):
     with pytest.raises(Unusable, match=r"train\.sh is in UTF-16"):
         installing.install("train.sh", write_files(tmp_path, {"train.sh": "#!/bin/sh\n".encode("utf-16")}))
 
 
-def test_files_of_the_user_that_are_called_like_pips_are_not_taken_for_them(tmp_path):
+def test_user_files_named_like_pip_modules_are_not_imported(tmp_path):
     names = ("pip.py", "runpy.py", "logging.py", "queue.py")
     write_files(tmp_path, dict.fromkeys(names, "raise SystemExit('the wrong one')\n"))
     pip = Path(installing.__file__).parents[1] / "run_pip.py"

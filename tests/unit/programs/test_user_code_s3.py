@@ -1,4 +1,4 @@
-"""Test programs/prepare/s3.py against a server that answers, and misbehaves, as S3 can."""
+"""Test programs/prepare/s3.py against a server that answers and fails as S3 can."""
 
 import hashlib
 import os
@@ -23,7 +23,7 @@ SECRETS = {
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch, tmp_path):
-    """Clear the machine's own AWS settings, and set credentials that must not be shown."""
+    """Clear the machine's own AWS settings and set credentials that no error may show."""
     for name in [name for name in os.environ if name.startswith(("AWS_", "S3_", "SAGEMAKER_"))]:
         monkeypatch.delenv(name)
     for name, value in {**SECRETS, "AWS_REGION": "eu-west-1", "HOME": str(tmp_path), "NO_PROXY": "*"}.items():
@@ -32,7 +32,7 @@ def environment(monkeypatch, tmp_path):
 
 
 def refused(uri: str, target: Path) -> str:
-    """Return the error of an object that cannot be had: one line, with its URI and without secrets."""
+    """Return the error of a failed download; check that it is one line with the URI and without secrets."""
     with pytest.raises(Unusable) as error:
         s3.download(uri, target)
     text = str(error.value)
@@ -43,7 +43,7 @@ def refused(uri: str, target: Path) -> str:
 
 
 class Server(ThreadingHTTPServer):
-    """A server of one object, at any path; `paths` are those that were asked for.
+    """A server of one object at any path; `paths` lists the requested paths.
 
     `breaks`: how many downloads are cut off; `answer`: status and error code for every request.
     """
@@ -101,7 +101,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT_URL"])
 @pytest.mark.parametrize("key", ["job/source/sourcedir.tar.gz", "odd ?key#+%2F.tar.gz"])
-def test_object_is_downloaded_from_the_endpoint_of_the_usual_variables(monkeypatch, tmp_path, variable, key):
+def test_s3_object_is_downloaded_from_the_configured_endpoint(monkeypatch, tmp_path, variable, key):
     with Server() as server:
         monkeypatch.setenv(variable, server.url)
         s3.download(f"s3://bucket/{key}", tmp_path / "a")
@@ -109,7 +109,7 @@ def test_object_is_downloaded_from_the_endpoint_of_the_usual_variables(monkeypat
     assert server.paths == {f"/bucket/{key}"}
 
 
-def test_interrupted_download_is_taken_up_again(monkeypatch, tmp_path):
+def test_interrupted_download_is_resumed(monkeypatch, tmp_path):
     with Server(breaks=2) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
         s3.download("s3://bucket/a.tar.gz", tmp_path / "a")
@@ -117,7 +117,7 @@ def test_interrupted_download_is_taken_up_again(monkeypatch, tmp_path):
     assert (tmp_path / "a").read_bytes() == CONTENT
 
 
-def test_download_that_is_always_interrupted_is_given_up(monkeypatch, tmp_path):
+def test_always_interrupted_download_fails_finally(monkeypatch, tmp_path):
     with Server(breaks=10**9) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.url)
         assert "the download was interrupted 4 times" in refused("s3://bucket/a.tar.gz", tmp_path / "a")
@@ -156,7 +156,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("answer, more, said", ANSWERS.values(), ids=ANSWERS)
-def test_answer_of_s3_is_explained(monkeypatch, tmp_path, answer, more, said):
+def test_s3_error_answer_is_explained(monkeypatch, tmp_path, answer, more, said):
     headers = {name: value for name, value in more.items() if name.startswith("x-")}
     with Server(answer=answer, headers=headers) as server:
         for name, value in {**more, "AWS_ENDPOINT_URL_S3": server.url}.items():
@@ -184,7 +184,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("variables, uri, said", FOUND.values(), ids=FOUND)
-def test_setting_that_leads_to_no_object_is_explained(monkeypatch, tmp_path, variables, uri, said):
+def test_setting_that_prevents_download_is_explained(monkeypatch, tmp_path, variables, uri, said):
     silent = f"127.0.0.1:{unused_port()}"
     with Server(answer=(400, "x", "y")) as server:
         for name, value in variables.items():

@@ -1,11 +1,11 @@
-"""Test programs that report what a host has: output of one that fails is ignored, as in sagemaker-training."""
+"""Test programs that report the equipment of a host. Output of a failed one is ignored, as in sagemaker-training."""
 
 import pytest
 import variables
 
 
 @pytest.mark.parametrize("said, code, count", [('[{"nc_count": 2}, {"nc_count": 4}]', 0, 6), ("error=no driver", 1, 0)])
-def test_neurons_are_those_of_a_program_that_succeeds(said, code, count, tmp_path, monkeypatch):
+def test_neuron_count_comes_from_a_successful_program(said, code, count, tmp_path, monkeypatch):
     program = tmp_path / "neuron-ls"
     program.write_text(f"#!/bin/sh\necho '{said}'\nexit {code}\n")
     program.chmod(0o755)
@@ -13,13 +13,13 @@ def test_neurons_are_those_of_a_program_that_succeeds(said, code, count, tmp_pat
     assert variables._neurons("ml.inf2.xlarge") == count
 
 
-def test_a_folder_on_the_path_is_no_program(tmp_path, monkeypatch):
+def test_folder_on_the_path_is_not_run_as_program(tmp_path, monkeypatch):
     (tmp_path / "neuron-ls").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path))
     assert variables._neurons("ml.inf2.xlarge") == 0
 
 
-def test_region_is_known_without_a_home(monkeypatch):
+def test_region_is_found_without_a_home_folder(monkeypatch):
     def nobody(number):
         raise KeyError(number)
 

@@ -1,4 +1,4 @@
-"""Test the record's file: its content can be read at any moment."""
+"""Test that the record's file is readable at any moment."""
 
 import contextlib
 import gzip
@@ -19,7 +19,7 @@ from entrypoint.record.write import RECORD_BYTES, Record
 
 @contextlib.contextmanager
 def no_room_beyond(size: int):
-    """Limit a file as on a full disk: the kernel takes the beginning of a longer piece, and then nothing."""
+    """Limit a file's size, as on a full disk: the kernel writes the start of a longer piece, then nothing."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -41,7 +41,7 @@ def lines(content: bytes) -> list:
     return [json.loads(line) for line in zlib.decompressobj(31).decompress(content).splitlines()]
 
 
-def test_what_was_flushed_can_be_read_before_the_end(tmp_path):
+def test_flushed_lines_are_readable_before_the_end(tmp_path):
     record = Record(tmp_path / "record/algo-1.jsonl.gz", pytest.fail)
     record.add(HostLine(at=1.23456, host="algo-1"))
     record.add(b'["said",2,"hello"]')
@@ -57,8 +57,8 @@ def test_what_was_flushed_can_be_read_before_the_end(tmp_path):
 
 
 @pytest.mark.parametrize("waiting, missing", [(1 << 20, False), (20_000, True)])
-def test_a_full_disk_costs_what_exceeds_the_memory_for_it(tmp_path, monkeypatch, waiting, missing):
-    """As where a checkpoint fills the disk for some time."""
+def test_full_disk_loses_only_lines_beyond_the_buffer(tmp_path, monkeypatch, waiting, missing):
+    """For example, a checkpoint fills the disk for some time."""
     monkeypatch.setattr("entrypoint.record.write.WAITING_BYTES", waiting)
     said = []
     record = Record(tmp_path / "algo-1.jsonl.gz", said.append)
@@ -79,7 +79,7 @@ def test_a_full_disk_costs_what_exceeds_the_memory_for_it(tmp_path, monkeypatch,
     assert len(said) == 2 and "the record of this host can be written again" in said[1] and lost in said[1]
 
 
-def test_a_record_that_is_removed_while_it_grows_is_there_again(tmp_path):
+def test_record_removed_while_growing_is_created_again(tmp_path):
     record = Record(tmp_path / "record/algo-1.jsonl.gz", pytest.fail)
     add(record, 1, 2)
     record.flush()
@@ -89,7 +89,7 @@ def test_a_record_that_is_removed_while_it_grows_is_there_again(tmp_path):
     assert numbers(record) == [1, 2, 3]
 
 
-def test_a_place_that_cannot_be_written_is_said_and_tried_again(tmp_path):
+def test_unwritable_record_is_logged_and_retried(tmp_path):
     said = []
     (tmp_path / "record").touch()
     record = Record(tmp_path / "record/algo-1.jsonl.gz", said.append)
@@ -103,7 +103,7 @@ def test_a_place_that_cannot_be_written_is_said_and_tried_again(tmp_path):
 
 
 @pytest.mark.parametrize("cut", [0, 30, 150])
-def test_another_monitor_goes_on_where_one_was_killed(tmp_path, cut):
+def test_restarted_monitor_continues_the_record(tmp_path, cut):
     first = Record(tmp_path / "algo-1.jsonl.gz", pytest.fail)
     add(first, 1, 2)
     first.flush()
@@ -121,7 +121,7 @@ def test_another_monitor_goes_on_where_one_was_killed(tmp_path, cut):
 
 
 def have(answer: bytes) -> int:
-    """Return how much of a record the coordinator says that it has."""
+    """Return how many bytes of a record the coordinator reports to have."""
     return json.loads(answer)["have"]
 
 
@@ -140,36 +140,36 @@ class TestRecords:
         assert (tmp_path / "record/algo-2.jsonl.gz").read_bytes() == b"abcde"
         assert (tmp_path / "record/algo-2.whole").exists()
 
-    def test_a_piece_that_came_before_or_is_missing(self, records, tmp_path):
+    def test_repeated_or_gapped_piece_is_not_appended(self, records, tmp_path):
         records.take("/record/algo-2/0", {"algo-2"}, b"abc")
         assert have(records.take("/record/algo-2/0", {"algo-2"}, b"abc")) == 3
         assert have(records.take("/record/algo-2/9/end", {"algo-2"}, b"xyz")) == 3
         assert (tmp_path / "record/algo-2.jsonl.gz").read_bytes() == b"abc"
         assert not (tmp_path / "record/algo-2.whole").exists()
 
-    def test_an_answer_has_the_coordinators_requests(self, records, tmp_path):
+    def test_answer_has_the_coordinators_requests(self, records, tmp_path):
         (tmp_path / "wants.json").write_text('{"stacks": 1}')
         assert json.loads(records.take("/record/algo-3/0", {"algo-3"}, b""))["wants"] == {"stacks": 1}
 
     @pytest.mark.parametrize(
         "path", ["/record/algo-1/0", "/record/../0", "/record/algo-2/-1", "/record/algo-2/", "/record/algo-2%2f/0"]
     )
-    def test_a_path_of_no_follower_is_refused(self, records, path, tmp_path):
+    def test_record_path_of_no_follower_is_refused(self, records, path, tmp_path):
         with pytest.raises(Refused) as refused:
             records.take(path, {"algo-2"}, b"abc")
         assert refused.value.status == 404 and not (tmp_path / "record").exists()
 
-    def test_a_host_cannot_send_anothers_record(self, records):
+    def test_host_cannot_send_another_hosts_record(self, records):
         with pytest.raises(Refused, match="not the address of algo-2"):
             records.take("/record/algo-2/0", {"algo-3"}, b"abc")
 
-    def test_a_record_has_its_limit(self, records, tmp_path):
+    def test_record_size_is_limited(self, records, tmp_path):
         (tmp_path / "record").mkdir()
         (tmp_path / "record/algo-2.jsonl.gz").write_bytes(bytes(RECORD_BYTES - 1))
         most = RECORD_BYTES - 1
         assert have(records.take(f"/record/algo-2/{most}", {"algo-2"}, b"ab")) == most
 
-    def test_a_copy_loses_nothing_if_its_disk_is_full_for_a_while(self, records, tmp_path, said):
+    def test_copied_record_is_complete_after_temporarily_full_disk(self, records, tmp_path, said):
         """The follower sends the refused bytes again once there is room."""
         record = Record(tmp_path / "algo-2.jsonl.gz", pytest.fail)
         copy, at = tmp_path / "record/algo-2.jsonl.gz", 0

@@ -1,4 +1,4 @@
-"""Test that lines of records become values and the same bytes again, and the table of them in record/README.md.
+"""Test that lines of records survive parsing and writing, and that record/README.md lists all of them.
 
 `python tests/unit/record/test_record_lines.py --refresh` writes that table.
 """
@@ -26,7 +26,7 @@ BETWEEN = re.compile(r"(<!-- lines:begin -->\n).*(<!-- lines:end -->)", re.DOTAL
 
 
 def table() -> str:
-    """Return what lines.py says of each type, in its order: its fields, and the comments of both."""
+    """Return the table of types in lines.py, in their order: fields and comments."""
     source = inspect.getsource(lines)
     rows = ["| line | what it holds | its fields |", "|---|---|---|"]
     for node in ast.parse(source).body:
@@ -48,7 +48,7 @@ def _of_field(field: ast.AnnAssign, source: str) -> str:
 
 
 def _comment(number: int, source: str) -> str:
-    """Return the comment at the end of a line, or else those in the lines above it."""
+    """Return the comment at the end of a line, or else the comments above it."""
     rows = source.splitlines()
     above = []
     while rows[number - 2 - len(above)].strip().startswith("# ") and not rows[number - 2].startswith("#"):
@@ -60,11 +60,11 @@ def written() -> str:
     return BETWEEN.sub(lambda ends: f"{ends[1]}{table()}\n{ends[2]}", PAGE.read_text())
 
 
-def test_the_page_has_every_line() -> None:
+def test_record_page_lists_every_line_type() -> None:
     assert PAGE.read_text() == written(), "wanted: python tests/unit/record/test_record_lines.py --refresh"
 
 
-def test_lines_of_jobs_make_the_same_bytes() -> None:
+def test_recorded_lines_serialize_to_the_same_bytes() -> None:
     seen = set()
     for record in RECORDS:
         for text in texts_of(record.read_bytes(), []):
@@ -93,11 +93,11 @@ def test_lines_of_jobs_make_the_same_bytes() -> None:
         '["outcome",1.5,{"kind":"succeeded","exit_code":0,"cause":null,"there":["algo-2"]}]',
     ],
 )
-def test_a_line_of_each_kind_makes_the_same_bytes(text: str) -> None:
+def test_line_of_each_kind_serializes_to_the_same_bytes(text: str) -> None:
     assert line_of(json.loads(text)).to_json().decode() == text
 
 
-def test_a_line_of_an_unknown_kind_has_its_time() -> None:
+def test_line_of_unknown_kind_keeps_its_time() -> None:
     assert line_of(["later", 3.5, {"x": 1}]) == Line(at=3.5)
     assert set(KINDS) == {
         kind.KIND for kind in vars(lines).values() if inspect.isclass(kind) and issubclass(kind, Line)
@@ -128,14 +128,14 @@ def test_a_line_of_an_unknown_kind_has_its_time() -> None:
         '["host",1,{"memory_limit":true}]', '["host",1,{"channels":[1]}]', '["model",[],{}]', '["said"]',
     ],
 )  # fmt: skip
-def test_a_malformed_line_is_refused(text: str) -> None:
+def test_malformed_record_line_is_refused(text: str) -> None:
     with pytest.raises(WRONG):
         line_of(json.loads(text))
 
 
 @pytest.mark.parametrize("by", [60.0, -60.0, 3600.0])
-def test_a_wall_clock_that_is_set_moves_no_line(by: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by NTP: forward, it made a straggler of the host; back, the host lost what followed, such as its outcome."""
+def test_wall_clock_change_moves_no_line(by: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NTP does so. Once, a step forward made the host a straggler, and a step back lost lines such as the outcome."""
     real, before = time.time, lines.now()
     monkeypatch.setattr(time, "time", lambda: real() + by)
     assert before <= lines.now() < before + 30 and before <= lines.Said(text="").at < before + 30

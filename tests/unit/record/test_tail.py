@@ -1,4 +1,4 @@
-"""Test a record that grows, as the coordinator reads it."""
+"""Test how the coordinator reads a growing record."""
 
 import random
 
@@ -9,7 +9,7 @@ from entrypoint.record.read import RecordTail
 from entrypoint.record.write import Record
 
 
-def test_a_tail_reads_lines_as_they_come(tmp_path):
+def test_tail_reads_lines_as_they_arrive(tmp_path):
     tail = RecordTail(tmp_path / "record/algo-2.jsonl.gz")
     assert list(tail.lines((Still,))) == [], "there is none yet"
     record = Record(tmp_path / "record/algo-2.jsonl.gz", pytest.fail)
@@ -23,7 +23,7 @@ def test_a_tail_reads_lines_as_they_come(tmp_path):
     assert list(tail.lines((Still, EndedLine))) == [EndedLine(at=3.0, process="worker", how="exit code 0")]
 
 
-def test_a_tail_reads_pieces_that_end_anywhere(tmp_path):
+def test_tail_reads_pieces_cut_anywhere(tmp_path):
     record = Record(tmp_path / "whole/algo-2.jsonl.gz", pytest.fail)
     for number in range(100):
         record.add(line_of(["still", float(number), {"worker": [number, 0.1]}]))
@@ -36,7 +36,7 @@ def test_a_tail_reads_pieces_that_end_anywhere(tmp_path):
     assert [line.at for line in found] == list(range(100))
 
 
-def test_a_line_that_cannot_be_read_costs_that_line(tmp_path):
+def test_unreadable_line_is_lost_alone(tmp_path):
     record = Record(tmp_path / "algo-2.jsonl.gz", pytest.fail)
     nested, unknown = b'["still",1,' + b"[" * 5000, b'["metric",1,"script",{"step":NaN}]'
     malformed = [b'["still"', nested, b'["still",1,"\xff"]', unknown]
@@ -50,8 +50,8 @@ def test_a_line_that_cannot_be_read_costs_that_line(tmp_path):
     assert found[-1].values["step"] == 1, "a loss may be no number, which is to be seen"
 
 
-def test_a_part_that_is_broken_costs_that_part(tmp_path):
-    """It does not matter what is there instead."""
+def test_broken_part_of_a_record_is_lost_alone(tmp_path):
+    """The bytes that replace the part do not matter."""
     for seed in range(20):
         record = Record(tmp_path / f"{seed}.gz", pytest.fail)
         for number in range(50):
@@ -73,7 +73,7 @@ def test_a_part_that_is_broken_costs_that_part(tmp_path):
         assert found[:50] == [float(number) for number in range(50)] and found[-1] == 100.0
 
 
-def test_a_tail_reads_the_lines_of_two_monitors(tmp_path):
+def test_tail_reads_the_lines_of_two_monitors(tmp_path):
     tail, path = RecordTail(tmp_path / "algo-2.jsonl.gz"), tmp_path / "algo-2.jsonl.gz"
     for again in (False, True, True):
         record = Record(path, pytest.fail, again=again)

@@ -1,4 +1,4 @@
-"""Test what `serve` reads and writes: payloads, refusals, the places of models. The model here only adds."""
+"""Test `serve`: payloads, refusals, and where it finds models. The model in these tests only adds."""
 
 import gzip
 import http.client
@@ -46,7 +46,7 @@ IMAGE = Signature("image", (Tensor("pixels", FLOAT, (None, 2, 2, 1)),), (Tensor(
 
 
 class Adds:
-    """A model as `ServedModel` describes it, of numpy."""
+    """A `ServedModel` in numpy that adds its inputs."""
 
     name, version = "adds", "3"
 
@@ -66,7 +66,7 @@ class Adds:
 
 
 class Waits(Adds):
-    """A model that answers when its gate is opened."""
+    """A model that answers once its gate is open."""
 
     def __init__(self, *signatures: Signature) -> None:
         super().__init__(*signatures)
@@ -79,7 +79,7 @@ class Waits(Adds):
 
 
 def app_of(model: Adds, base: str | Path = "/nowhere", **environment: str):
-    """Return the application around a model, with the code of its user from the base folder."""
+    """Return the application around a model, with the user's code from the base folder."""
     service = Service(read_serving({"SAGEMAKER_BASE_DIR": str(base), **environment}))
     service.model, service.code = model, load_user_code(service.serving)
     return make_app(service)
@@ -90,7 +90,7 @@ def client(signature: Signature, base: str | Path = "/nowhere", **environment: s
 
 
 def threads_of(count: int, seconds: float) -> tuple[ModelThreads, list]:
-    """Return threads of a loaded model, with the other ends of their connections."""
+    """Return threads of a loaded model and the other ends of their connections."""
     ours, theirs = connect(count, seconds)
     workers = ModelThreads(ours, seconds)
     workers.is_loaded = True
@@ -98,7 +98,7 @@ def threads_of(count: int, seconds: float) -> tuple[ModelThreads, list]:
 
 
 def front_of(model: Adds, base: str | Path = "/nowhere", **environment: str) -> tuple[Client, ModelThreads]:
-    """Return a client of what listens, with the threads of the model behind it, here in one process."""
+    """Return a client of the HTTP front, with the model's threads in the same process."""
     serving, application = read_serving(environment), app_of(model, base, **environment)
     workers, theirs = threads_of(serving.threads, serving.timeout)
     for connection in theirs:
@@ -107,7 +107,7 @@ def front_of(model: Adds, base: str | Path = "/nowhere", **environment: str) -> 
 
 
 def answers(signature: Signature, headers: dict[str, str], body) -> list:
-    """Return the answers of both addresses, or of one: TensorFlow Serving's takes JSON alone."""
+    """Return the answers at both addresses, or at SageMaker's alone if a header names a type."""
     app = client(signature, SAGEMAKER_MAX_PAYLOAD_IN_MB="1")
     data = body if isinstance(body, str | bytes) else json.dumps(body)
     addresses = ["/invocations", *["/v1/models/adds:predict"] * (headers.keys() <= {"Content-Encoding"})]
@@ -240,20 +240,20 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("signature", "headers", "body", "status", "complaint"), REFUSED, ids=range(len(REFUSED)))
-def test_bad_request_is_refused_in_one_line_with_what_is_wanted(signature, headers, body, status, complaint):
+def test_bad_request_is_refused_with_the_expected_form(signature, headers, body, status, complaint):
     for response in answers(signature, headers, body):
         assert response.status_code == status and complaint in response.json["error"]
         assert "\n" not in response.json["error"] and len(response.json["error"]) < 600
 
 
-def test_fault_of_the_model_is_500_without_its_traceback(caplog):
+def test_model_error_gives_500_without_traceback(caplog):
     for response in answers(ONE, {}, '{"instances": [[-Infinity, 1]]}'):
         assert response.status_code == 500
         assert "ZeroDivisionError" in response.json["error"] and "secret" not in response.json["error"]
     assert "a secret of the model" in caplog.text
 
 
-def test_requests_for_what_is_not_there_are_refused_in_json():
+def test_requests_for_unknown_paths_are_refused_in_json():
     app = client(ONE)
     missing, wrong = app.get("/nothing"), app.get("/invocations")
     assert missing.status_code == 404 and "POST /invocations" in missing.json["error"]
@@ -268,7 +268,7 @@ def test_requests_for_what_is_not_there_are_refused_in_json():
     (np.bool_, [True], True), (np.bool_, [1], False), (np.int64, [float("nan")], False),
     (np.float64, [float("nan")], True), (np.int64, [2**53 + 1, 2**62 + 1], True), (np.uint64, [2**63 + 5, 5], True),
 ])  # fmt: skip
-def test_numbers_keep_all_their_digits_or_are_refused(dtype, values, fit):
+def test_json_numbers_keep_all_digits_or_are_refused(dtype, values, fit):
     signatures = {"s": Signature("s", (Tensor("x", np.dtype(dtype), (None,)),), ())}
     body = json.dumps({"instances": values}).encode()
     if fit:
@@ -279,7 +279,7 @@ def test_numbers_keep_all_their_digits_or_are_refused(dtype, values, fit):
             read(body, "application/json", signatures)
 
 
-def test_whole_numbers_of_csv_keep_all_their_digits_or_are_refused():
+def test_csv_integers_keep_all_digits_or_are_refused():
     ids = {"ids": Signature("ids", (Tensor("x", INT, (None,)),), ())}
     assert read(b"9007199254740993\n", "text/csv", ids).inputs["x"].tolist() == [9007199254740993]
     with pytest.raises(Declined, match=r"x holds 9007199254740992\.0, which as a float may have lost digits"):
@@ -293,13 +293,13 @@ def test_default_signature_is_serving_default():
         read(b"[1, 2]", "", {"two": TWO, "one": ONE})
 
 
-def test_default_for_accept_is_settable():
+def test_default_accept_type_is_configurable():
     for default, answer in (("text/csv", b"3.0\n"), ("application/json; charset=utf-8", b'{"predictions": [3.0]}')):
         app = client(ONE, SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT=default)
         assert app.post("/invocations", data="[1, 2]").data == answer
 
 
-def test_empty_members_of_gzip_take_time_in_proportion():
+def test_empty_gzip_members_take_linear_time():
     member = gzip.compress(b"")
     grows_no_faster_than_its_input(lambda count: [*unpacked(member * count, "gzip")], 4000)
 
@@ -318,7 +318,7 @@ def test_empty_members_of_gzip_take_time_in_proportion():
     (WORDS, "text/csv", "10," * 40 + "1\n"),
 ])  # fmt: skip
 @pytest.mark.parametrize("size", [3_000, 250_000])
-def test_reading_a_body_takes_no_more_memory_than_is_counted(signature, kind, row, size):
+def test_reading_a_body_stays_within_accounted_memory(signature, kind, row, size):
     text = row * (size // len(row))
     body = (f"[{text[:-1]}]" if text.endswith(",") else text).encode()
     tracemalloc.start()
@@ -329,7 +329,7 @@ def test_reading_a_body_takes_no_more_memory_than_is_counted(signature, kind, ro
     assert most < cost([body], len(body), kind == "text/csv") + (1 << 18)
 
 
-def test_body_that_would_take_too_much_memory_is_refused(monkeypatch):
+def test_body_needing_too_much_memory_is_refused(monkeypatch):
     monkeypatch.setattr("entrypoint.serving.serving_config.free_memory", lambda: 1 << 30)
     app = client(ONE, SAGEMAKER_MAX_PAYLOAD_IN_MB="32")
     response = app.post("/invocations", data=(body := b"[[" + b"1," * 12_000_000 + b"1]]"))
@@ -345,7 +345,7 @@ def test_body_that_would_take_too_much_memory_is_refused(monkeypatch):
 
 @pytest.mark.parametrize("text", ["1,0,25\n", "0.5,1.2\n", "1\n", "[1,2]\n", '{"x":[1]}\n', "[1,2],"])
 @pytest.mark.parametrize("payload", [6, 100])
-def test_body_of_numbers_may_be_as_large_as_the_payload(monkeypatch, text, payload):
+def test_numeric_body_may_reach_the_payload_limit(monkeypatch, text, payload):
     monkeypatch.setattr("entrypoint.serving.serving_config.free_memory", lambda: 64 << 30)
     serving = read_serving({"SAGEMAKER_MAX_PAYLOAD_IN_MB": str(payload)})
     piece = text.encode() * 1000
@@ -360,7 +360,7 @@ def test_body_of_numbers_may_be_as_large_as_the_payload(monkeypatch, text, paylo
     ({"memory/memory.limit_in_bytes": "3000000\n", "memory/memory.usage_in_bytes": "1000000\n"}, 2_000_000),
     ({"memory/memory.limit_in_bytes": f"{2**63 - 4096}\n", "memory/memory.usage_in_bytes": "9\n"}, 8000 << 10),
 ])  # fmt: skip
-def test_free_memory_is_that_of_the_machine_or_of_the_container(tmp_path: Path, files, free):
+def test_free_memory_is_read_from_machine_or_container(tmp_path: Path, files, free):
     (tmp_path / "meminfo").write_text("MemTotal:       9000 kB\nMemAvailable:   8000 kB\n")
     (tmp_path / "memory").mkdir()
     for name, text in files.items():
@@ -386,7 +386,7 @@ def test_request_waits_for_memory():
     assert order == ["small", "reduced", "second"]
 
 
-def test_bodies_are_not_read_until_there_is_memory(monkeypatch):
+def test_request_bodies_are_read_only_with_free_memory(monkeypatch):
     monkeypatch.setattr(Serving, "bodies", 300_000)
     body = b" " * 199_994 + b"[1, 2]"
     head = b"POST /invocations HTTP/1.1\r\nContent-Length: 200000\r\n\r\n"
@@ -403,7 +403,7 @@ def test_bodies_are_not_read_until_there_is_memory(monkeypatch):
         sends.join(60)
 
 
-def test_unloaded_model_is_503():
+def test_unloaded_model_gives_503():
     front, workers = front_of(Adds(ONE))
     assert front.get("/ping").status_code == 200
     workers.is_loaded = False
@@ -418,7 +418,7 @@ def test_unloaded_model_is_503():
         ("POST /invocations HTTP/1.1\r\nContent-Length: 9\r\n\r\n[1,", b"HTTP/1.1 503"),  # never comes to its end
     ],
 )
-def test_ending_server_answers_requests_that_have_begun(sent, answer):
+def test_stopping_server_answers_started_requests(sent, answer):
     server, port = server_of(Adds(ONE))
     with socket.create_connection(("127.0.0.1", port), timeout=60) as asks:
         asks.sendall(sent.encode())
@@ -446,7 +446,7 @@ def test_malformed_request_is_refused_with_the_reason(sent, status, why):
         assert answer_of(asks, status)["error"].count(why) == 1
 
 
-def test_padded_header_takes_time_in_proportion():
+def test_padded_header_takes_linear_time():
     def parse(count):
         parser = _RequestParser(Adjustments())
         parser.received(b"GET /ping HTTP/1.1\r\nA:" + b" " * count + b"x  y\r\n\r\n")
@@ -455,7 +455,7 @@ def test_padded_header_takes_time_in_proportion():
     grows_no_faster_than_its_input(parse, 4000)
 
 
-def test_client_that_sends_too_large_a_body_reads_the_refusal():
+def test_client_reads_refusal_of_its_too_large_body():
     with running(Adds(ONE), SAGEMAKER_MAX_PAYLOAD_IN_MB="1") as port:
         refusal = {"error": "the body is larger than 1 MB, SAGEMAKER_MAX_PAYLOAD_IN_MB"}
         assert invoke(port, " " * (8 << 20)) == (413, refusal)
@@ -473,11 +473,11 @@ def test_idle_connections_make_room_for_others(monkeypatch):
 
 
 def turned(server: Server, is_so) -> None:
-    """Turn the server until something is so."""
+    """Run the server's loop until a condition holds."""
     eventually(lambda: server._turn(0.01) or is_so(), 60)
 
 
-def test_connections_in_use_are_not_closed_for_silence():
+def test_active_connections_are_not_closed_as_idle():
     server, port = server_of(model := Waits(ONE))
     with connected(port) as asks:
         for _ in range(2):  # on one connection
@@ -496,7 +496,7 @@ def test_connections_in_use_are_not_closed_for_silence():
     wasyncore.close_all(server._map)
 
 
-def test_slow_reader_of_an_answer_is_not_cut_off():
+def test_slow_reader_of_an_answer_is_not_disconnected():
     server, port = server_of(Adds(ONE))
     with connected(port) as asks:
         turned(server, lambda: server.active_channels)
@@ -527,7 +527,7 @@ def test_ping_does_not_wait_for_other_requests():
             assert asks.recv(12) == b"HTTP/1.0 200"
 
 
-def test_too_few_descriptors_are_told(monkeypatch):
+def test_too_few_file_descriptors_are_reported(monkeypatch):
     serving = read_serving({"SAGEMAKER_BIND_TO_PORT": str(unused_port())})
     monkeypatch.setattr("resource.getrlimit", lambda _: (8, 8))
     with pytest.raises(ConfigError, match=r"may have 8 open files \(ulimit -n\); wanted [0-9]+ at least"):
@@ -537,7 +537,7 @@ def test_too_few_descriptors_are_told(monkeypatch):
 # ---- the model's process
 
 
-def test_ping_fails_if_threads_hang_and_not_if_they_are_late(caplog, monkeypatch):
+def test_ping_fails_for_hung_but_not_for_late_threads(caplog, monkeypatch):
     monkeypatch.setattr("entrypoint.serving.front.HOPELESS", 10**6)
     two = {"SAGEMAKER_MODEL_SERVER_WORKERS": "2", "SAGEMAKER_MODEL_SERVER_TIMEOUT": "1"}
     front, _ = front_of(model := Waits(ONE), **two)
@@ -578,7 +578,7 @@ def test_thread_with_an_unreadable_answer_counts_as_hanging(monkeypatch):
     assert "1 of 2 threads hang" in workers.unwell()
 
 
-def test_end_of_the_models_process_is_noticed_though_children_keep_the_connection(monkeypatch):
+def test_model_process_exit_is_noticed_despite_inherited_connections(monkeypatch):
     servers: list[Server] = []
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr("entrypoint.serving.__main__.Server", lambda *a: servers.append(Server(*a)) or servers[0])
@@ -619,12 +619,12 @@ child.kill()
 """
 
 
-def test_forked_children_of_a_handler_end_by_signals_and_hold_no_connection():
+def test_handlers_forked_children_end_on_signals_without_connections():
     done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=300)
     assert (done.stdout.split(), done.stderr) == (["True", "-15"], "")
 
 
-def test_handlers_may_have_many_connections_to_the_model():
+def test_handlers_may_open_many_connections_to_the_model():
     port = _listen_to_handlers(app_of(Adds(ONE)), read_serving({}))
     with ExitStack() as stack:
         for _ in range(120):
@@ -632,7 +632,7 @@ def test_handlers_may_have_many_connections_to_the_model():
         assert invoke(port, "[1, 2]") == (200, '{"predictions": [3.0]}')
 
 
-def test_requests_are_refused_if_the_process_of_the_model_has_ended():
+def test_requests_are_refused_after_model_process_exit():
     workers, theirs = threads_of(1, 60)
     theirs[0].close()
     status, _, body = workers.ask({"wsgi.input": io.BytesIO()})
@@ -686,7 +686,7 @@ def test_variables_of_the_platform_are_read():
         (["a/saved_model.pb", "chosen/saved_model.pb"], "chosen", "chosen", "1"),
     ],
 )
-def test_model_is_found_where_tools_leave_it(tmp_path: Path, files, path, name, version):
+def test_model_is_found_at_usual_export_paths(tmp_path: Path, files, path, name, version):
     write_files(tmp_path / "model", dict.fromkeys(files, ""))
     found = find_model(tmp_path / "model", "chosen")
     assert (found.path, found.name, found.version) == (tmp_path / "model" / path, name, version)
@@ -711,7 +711,7 @@ def test_missing_or_ambiguous_model_is_refused(tmp_path: Path, files, complaint)
 # ---- the user's code
 
 
-def test_handlers_run_around_the_model(tmp_path: Path):
+def test_handlers_run_before_and_after_the_model(tmp_path: Path):
     text = """
 import json
 def input_handler(data, context):
@@ -758,7 +758,7 @@ LEFT = {
 }
 
 
-def test_server_survives_whatever_a_handler_raises(tmp_path: Path):
+def test_server_survives_any_exception_of_a_handler(tmp_path: Path):
     with running(Adds(ONE), write_files(tmp_path, {"model/code/inference.py": LEAVES})) as port:
         for what, why in LEFT.items():
             assert invoke(port, what) == (500, {"error": f"inference.py: {why}"})
@@ -766,7 +766,7 @@ def test_server_survives_whatever_a_handler_raises(tmp_path: Path):
 
 
 def test_server_survives_a_model_that_exits():
-    """A SavedModel may hold Python of its user's; Flask and waitress let exceptions pass that are no Exception."""
+    """A SavedModel may run the user's Python. Flask and waitress pass on errors that are no subclass of Exception."""
 
     class Leaves(Adds):
         def predict(self, signature, inputs):
@@ -803,7 +803,7 @@ def connected(port: int) -> socket.socket:
 
 
 def answer_of(asks: socket.socket, status: int):
-    """Return the JSON of the answer on a connection."""
+    """Read the answer from a connection; return its JSON."""
     response = http.client.HTTPResponse(asks)
     response.begin()
     body = response.read()
@@ -813,7 +813,7 @@ def answer_of(asks: socket.socket, status: int):
 
 
 def invoke(port: int, text: str):
-    """Return (status, answer)."""
+    """Send a payload to /invocations; return (status, answer)."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("POST", "/invocations", text.encode())
     response = connection.getresponse()
@@ -822,7 +822,7 @@ def invoke(port: int, text: str):
     return response.status, json.loads(body) if response.status != 200 else body.decode()
 
 
-def test_long_attributes_of_a_client_take_time_in_proportion():
+def test_long_custom_attributes_take_linear_time():
     def ask_with(count):
         answers(ONE, {ATTRIBUTES: "tfs-" * count}, [1, 2])
 
@@ -841,7 +841,7 @@ HANDLED = {
 
 
 @pytest.mark.parametrize(("returned", "environment", "headers", "body", "answer"), HANDLED.values(), ids=HANDLED)
-def test_one_handler_may_do_all(tmp_path: Path, returned, environment, headers, body, answer):
+def test_single_handler_may_replace_all_steps(tmp_path: Path, returned, environment, headers, body, answer):
     write_files(tmp_path, {"model/code/inference.py": f"def handler(data, context): return {returned}"})
     response = client(ONE, tmp_path, **environment).post("/invocations", data=body, headers=headers)
     assert (response.data, response.content_type) == answer
@@ -870,7 +870,7 @@ UNUSABLE = [
 
 
 @pytest.mark.parametrize(("files", "environment", "complaint"), UNUSABLE)
-def test_code_that_cannot_be_used_is_refused(tmp_path: Path, files, environment, complaint):
+def test_unusable_inference_code_is_refused(tmp_path: Path, files, environment, complaint):
     write_files(tmp_path / "model/code", files)
     with pytest.raises(CodeError, match=complaint):
         client(ONE, tmp_path, **environment)
@@ -881,7 +881,7 @@ def test_code_that_cannot_be_used_is_refused(tmp_path: Path, files, environment,
     ({"requirements.txt": "", "pip.py": "raise SystemExit('the wrong one')", **HANDLER}, {}, True),
     ({"train.py": "raise SystemExit('trains')"}, {"SAGEMAKER_PROGRAM": "train.py"}, False),  # of a training image
 ])  # fmt: skip
-def test_handlers_are_loaded_if_there_are_any(tmp_path: Path, monkeypatch, files, environment, is_loaded):
+def test_handlers_are_loaded_if_present(tmp_path: Path, monkeypatch, files, environment, is_loaded):
     monkeypatch.setattr(sys, "path", [*sys.path])
     write_files(tmp_path / "code", files)
     code = load_user_code(read_serving({"SAGEMAKER_BASE_DIR": str(tmp_path), **environment}))

@@ -1,4 +1,4 @@
-"""Test faults as a person writes them, when they are injected, and what is logged of them."""
+"""Test how faults are written, when they are injected, and how they are logged."""
 
 import os
 import signal
@@ -47,7 +47,7 @@ def parse(text: str) -> Fault:
         ("fill algo-2:output at 3", Fault(action=Action.FILL, host="algo-2", folder="output", at=3.0)),
     ],
 )
-def test_faults_are_read(text, wanted):
+def test_fault_texts_are_parsed(text, wanted):
     assert parse(text) == wanted
     assert parse(str(wanted)) == wanted
 
@@ -57,7 +57,7 @@ seconds = st.floats(0.001, 1e4).map(lambda value: float(f"{value:g}"))
 
 
 @given(st.sampled_from(Action), st.sampled_from(HOSTS), names, st.none() | seconds, st.none() | names, seconds)
-def test_printed_fault_is_read_as_the_same(action, host, process, at, when, lasts):
+def test_printed_fault_parses_to_the_same_fault(action, host, process, at, when, lasts):
     ends = action in (Action.PAUSE, Action.STALL, Action.CUT, Action.LATE, Action.HIDE)
     from_start = action is Action.LATE or (action is Action.HIDE and not (at or when))
     fault = Fault(
@@ -115,13 +115,13 @@ def test_malformed_fault_is_refused_in_one_line(text, found):
     assert message.startswith("--fault ") and message.endswith(grammar)
 
 
-def test_message_lists_some_of_many_hosts():
+def test_error_lists_only_some_of_many_hosts():
     with pytest.raises(ConfigError) as refused:
         parse_fault("cut me", [f"algo-{number}" for number in range(250)])
     assert "wanted algo-0, algo-1, algo-2, algo-3, algo-4, algo-5, ..., algo-249 (" in str(refused.value)
 
 
-def test_fault_that_an_engine_cannot_inject_is_refused_with_those_that_can():
+def test_unsupported_fault_is_refused_naming_capable_engines():
     with pytest.raises(ConfigError) as refused:
         refuse_faults([parse("kill algo-2"), parse("cut algo-2 for 3")], "process")
     assert str(refused.value) == (
@@ -146,7 +146,7 @@ def test_namespaces_without_root_are_refused(tmp_path, monkeypatch, capsys):
 
 
 class Recorder:
-    """An engine that records its calls; `there` holds what a fault finds."""
+    """An engine that records its calls; `there` holds the hosts and processes that exist."""
 
     name, faults, look_again = "recorder", frozenset(Action), 0.05
 
@@ -164,14 +164,14 @@ class Recorder:
 
 
 class Story:
-    """An injector, its engine, and what was logged."""
+    """An injector with its engine and its log lines."""
 
     def __init__(self, *texts: str, there: tuple[str, ...] = HOSTS) -> None:
         self.engine, self.said = Recorder(*there), []
         self.injector = Injector([parse(text) for text in texts], self.engine, self.said.append)
 
     def at(self, now: float, *running: str) -> list:
-        """Return what `act` did at that time."""
+        """Run `act` for that time; return the engine's calls."""
         self.engine.done.clear()
         self.injector.act(now, dict.fromkeys(running or HOSTS, 100))
         return list(self.engine.done)
@@ -188,7 +188,7 @@ def test_fault_is_injected_once_at_its_time():
 
 
 def test_all_hosts_are_frozen_before_the_first_is_killed():
-    """Otherwise one that is killed late on a busy machine ends by itself, as another is lost."""
+    """Otherwise, on a busy machine, a host killed late would end by itself because another host is lost."""
     done = Story("kill all at 1").at(1.0)
     assert sorted(done[:3]) == [("pause", host) for host in HOSTS]
     assert sorted(done[3:]) == [("kill", host) for host in HOSTS]
@@ -205,7 +205,7 @@ def test_temporary_fault_is_ended():
     assert story.injector.report() == ["fault: cut algo-2 at 1 for 2, from 1.50 s to 3.50 s"]
 
 
-def test_fault_waits_for_a_text_of_any_host():
+def test_fault_waits_for_log_text_of_any_host():
     story = Story("kill algo-2 when 'epoch 2'")
     assert story.injector.next_look() == inf
     assert not story.injector.note_output(b"[algo-1 script] epoch 1\n[algo-1 script] epoch 11")
@@ -215,7 +215,7 @@ def test_fault_waits_for_a_text_of_any_host():
     assert not story.injector.note_output(b"[algo-3 script] epoch 21")  # nobody waits for it any more
 
 
-def test_missing_host_or_process_is_looked_for_again():
+def test_injector_retries_missing_host_or_process():
     story = Story("kill algo-2:orted", there=())
     assert story.at(0.0, "algo-1", "algo-3") == [] and story.injector.next_look() == pytest.approx(0.05)
     assert story.at(1.0) == [] and story.injector.next_look() == pytest.approx(1.05)
@@ -242,14 +242,14 @@ def test_fault_on_all_reaches_each_host_once():
     assert story.injector.report() == ["fault: stop all at 1, after 1.00 s"]
 
 
-def test_fault_on_all_has_happened_though_the_last_host_ended_first():
+def test_fault_on_all_counts_although_last_host_ended_before():
     story = Story("stop all at 1", there=("algo-1",))
     story.at(1.0)
     story.injector.act(1.1, {})
     assert story.injector.report() == ["fault: stop all at 1, after 1.00 s; the others ended before it reached them"]
 
 
-def test_late_hosts_start_late_and_hidden_ones_are_shown_again():
+def test_late_hosts_start_late_and_hidden_hosts_reappear():
     story = Story("late algo-2 for 3", "hide algo-3 for 2")
     assert [story.injector.starts_at(host) for host in HOSTS] == [0.0, 3.0, 0.0]
     assert story.at(0.01, "algo-1") == []
@@ -290,7 +290,7 @@ def test_fault_that_fails_is_reported():
     assert "fault failed: cut algo-2: the knife is blunt" in story.said
 
 
-def test_permanently_paused_hosts_are_known():
+def test_permanently_paused_hosts_are_listed():
     story = Story("pause algo-1", "pause algo-2 for 3", "pause algo-3:script", there=(*HOSTS, "script"))
     assert story.injector.frozen_for_good() == set()
     story.at(0.0)
@@ -300,7 +300,7 @@ def test_permanently_paused_hosts_are_known():
 # --- names that are hidden ---
 
 
-def test_hidden_name_is_in_its_own_hosts_file_alone(tmp_path):
+def test_hidden_name_stays_only_in_its_own_hosts_file(tmp_path):
     job = LocalJob(program="t.py", source=tmp_path, hosts=3, output=tmp_path, faults=(parse("hide algo-2 for 3"),))
     files = HostsFiles(job, {host: [f"10.0.1.{number}", f"fd00::{number}"] for number, host in enumerate(HOSTS, 1)})
     for host in HOSTS[:2]:
@@ -351,7 +351,7 @@ processes.main()
 
 @pytest.fixture
 def inject(tmp_path, monkeypatch):
-    """Return a function that injects a fault by a `docker` that is a shell script, and returns whether it happened."""
+    """Return a function that injects a fault, with a shell script as `docker`, and returns whether it happened."""
 
     def inject(docker: str, fault: str, **values: object) -> bool:
         (tmp_path / "docker").write_text(docker.format(noted=tmp_path / "noted", **values))
@@ -364,12 +364,12 @@ def inject(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("then, there", [(0, True), (75, False)])
-def test_starting_container_is_asked_again(inject, then, there):
+def test_fault_on_a_starting_container_is_retried(inject, then, there):
     assert inject(DOCKER, "kill algo-2:script", then=then) is there
 
 
 @pytest.mark.parametrize("killed_at_work", [True, False], ids=["it was at work", "it had not begun"])
-def test_fault_that_ends_its_container_has_happened(inject, killed_at_work):
+def test_fault_that_ends_its_container_counts_as_injected(inject, killed_at_work):
     says = ""
     if killed_at_work:  # what our helper says before a signal that ends it, too
         helper = subprocess.run([sys.executable, "-c", SENDS_TO_ITSELF], capture_output=True, text=True)

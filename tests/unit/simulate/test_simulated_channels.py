@@ -1,4 +1,4 @@
-"""Test channels of `entrypoint local`: their options, each host's objects, and the contents of FIFOs."""
+"""Test channels of `entrypoint local`: options, the objects of each host, and the contents of FIFOs."""
 
 import contextlib
 import gzip
@@ -41,7 +41,7 @@ def pipe(folder: Path, **options) -> LocalChannel:
 
 @pytest.fixture
 def rows(tmp_path) -> Path:
-    """Make a folder of five objects; by key, as S3 sorts, B comes before a and a/z before a0."""
+    """Make a folder of five objects; in S3's order of keys, B comes before a, and a/z before a0."""
     return write_files(tmp_path / "rows", {key: f"<{key}>" for key in ("a0", "B", "b", "a/z", "a/y")})
 
 
@@ -56,7 +56,7 @@ def objects(tmp_path: Path, *contents: bytes) -> Path:
 # --- what is asked for ---
 
 
-def test_options_of_a_channel_follow_its_folder(tmp_path):
+def test_channel_options_are_parsed_after_its_folder(tmp_path):
     word = "train=rows,mode=Pipe,distribution=ShardedByS3Key,shuffle=7,compression=Gzip,wrapper=RecordIO"
     assert parse_channel(word) == LocalChannel(
         name="train", source=Path("rows").absolute(), mode=ChannelMode.PIPE, distribution=SHARDED, shuffle=7,
@@ -69,11 +69,11 @@ def test_options_of_a_channel_follow_its_folder(tmp_path):
     ("train=rows", "rows"), ("train=a,b", "a,b"), ("train=a=b,c=d/e", "a=b,c=d/e"), ("train=,", ","),
     ("train=odd,mode=Pipe/", "odd,mode=Pipe"), ("train=a,b=c/,mode=File", "a,b=c"), ("train=x,Y=z", "x,Y=z"),
 ])  # fmt: skip
-def test_folder_of_a_channel_may_have_any_name(word, folder):
+def test_channel_folder_may_have_any_name(word, folder):
     assert parse_channel(word) == LocalChannel(name="train", source=Path(folder).absolute())
 
 
-def test_input_mode_holds_for_channels_without_a_mode():
+def test_input_mode_applies_to_channels_without_a_mode():
     assert parse_channel("train=rows", ChannelMode.PIPE).mode is ChannelMode.PIPE
     assert parse_channel("train=rows,mode=FastFile", ChannelMode.PIPE).mode is ChannelMode.FAST_FILE
 
@@ -117,7 +117,7 @@ def test_channels_with_clashing_names_are_refused(rows):
 @pytest.mark.parametrize(
     "channel, mode", [(ChannelMode.FILE, "File"), (ChannelMode.FAST_FILE, "File"), (ChannelMode.PIPE, "Pipe")]
 )
-def test_launcher_reads_what_a_channel_describes(rows, channel, mode):
+def test_launcher_reads_the_simulated_channel_config(rows, channel, mode):
     described = LocalChannel(name="train", source=rows, mode=channel, distribution=SHARDED).described()
     assert described == {"TrainingInputMode": mode, "S3DistributionType": "ShardedByS3Key", "RecordWrapperType": "None"}
 
@@ -145,7 +145,7 @@ def test_each_object_goes_to_one_host_in_each_pass(tmp_path_factory, hosts, seed
     assert max(map(len, found)) - min(map(len, found)) <= 1
 
 
-def test_seed_gives_all_hosts_one_order_and_each_pass_another(tmp_path):
+def test_shuffle_seed_gives_one_order_per_pass_on_all_hosts(tmp_path):
     write_files(tmp_path, dict.fromkeys(map(str, range(20)), ""))
     passes = [keys(pipe(tmp_path, shuffle=7), 0, 2, number) for number in range(3)]
     assert passes == [keys(pipe(tmp_path, shuffle=7), 1, 2, number) for number in range(3)]
@@ -171,7 +171,7 @@ def test_host_gets_its_files_and_manifests(rows, tmp_path):
 LEFT_BEHIND = dict.fromkeys(("_SUCCESS", "a/.y.crc", ".ipynb_checkpoints/B-checkpoint", "desktop.ini"), "x")
 
 
-def test_files_that_are_no_data_are_told_and_not_dealt(rows, tmp_path):
+def test_non_data_files_are_reported_and_not_dealt(rows, tmp_path):
     assert pipe(rows).summary == ""
     write_files(rows, LEFT_BEHIND)
     sharded = LocalChannel(name="train", source=rows, distribution=SHARDED)
@@ -186,14 +186,14 @@ def test_files_that_are_no_data_are_told_and_not_dealt(rows, tmp_path):
     assert "are in the folder, as on SageMaker: sagemaker_tf_data ignores them" in whole.summary
 
 
-def test_examples_of_several_records_are_told(tmp_path):
+def test_multi_record_examples_are_reported(tmp_path):
     told = pipe(tmp_path / "m", wrapper=Wrapper.RECORD_IO, attributes=("source-ref", "label")).summary
     assert told.startswith("channel train: each example is 2 records; read it with attributes=['source-ref', 'label']")
     assert pipe(tmp_path / "m", wrapper=Wrapper.RECORD_IO, attributes=("source-ref",)).summary == ""
 
 
 @pytest.mark.parametrize("name", [*KEYS, *LEFT_BEHIND, "a_b", "a.b/c.d", "Thumbs.db/x", "d/THUMBS.DB", "_a/b", "é/_"])
-def test_library_has_the_same_rule_of_what_is_data(name):
+def test_library_and_simulator_agree_on_data_files(name):
     in_library = re.fullmatch(hidden.data("*"), f"/{name}") and not re.fullmatch(hidden.OF_WINDOWS, f"/{name}")
     assert is_data(name) == bool(in_library)
 
@@ -206,7 +206,7 @@ def test_empty_object_beside_gzip_is_streamed(fed, tmp_path):
 
 
 def listed(tmp_path: Path, text: str, **options) -> LocalChannel:
-    """Return a channel of a manifest with this text."""
+    """Return a channel whose manifest has this text."""
     (tmp_path / "list").write_text(text)
     return LocalChannel(name="train", source=tmp_path / "list", **options)
 
@@ -263,7 +263,7 @@ def augmented(tmp_path: Path, text: str = AUGMENTED, **options) -> LocalChannel:
         (lambda t: augmented(t, '{"label": 1, "row-ref": 5, "text": ""}'), "wanted the URI of an object"),
     ],
 )
-def test_source_that_does_not_fit_the_options_is_refused(rows, tmp_path, make, says):
+def test_channel_source_conflicting_with_options_is_refused(rows, tmp_path, make, says):
     write_files(tmp_path / "left", LEFT_BEHIND)
     (tmp_path / "huge").mkdir()
     with (tmp_path / "huge/file").open("wb") as file:
@@ -274,7 +274,7 @@ def test_source_that_does_not_fit_the_options_is_refused(rows, tmp_path, make, s
     assert message.startswith("--channel train=") and says in message and "\n" not in message
 
 
-def test_key_that_leads_out_of_the_channel_is_refused(rows, tmp_path):
+def test_key_outside_the_channel_is_refused(rows, tmp_path):
     with pytest.raises(ConfigError, match="leads out"):
         deliver([listed(tmp_path, '[{"prefix": "rows/a/"}, "../b"]')], tmp_path, tmp_path / "parts", 0, 1)
 
@@ -283,7 +283,7 @@ def test_key_that_leads_out_of_the_channel_is_refused(rows, tmp_path):
 
 
 class Fed:
-    """The FIFOs of the channel "train", pass after pass."""
+    """The FIFOs of the channel "train", one for each pass."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.problems = folder, list[str]()
@@ -300,7 +300,7 @@ class Fed:
 
 @pytest.fixture
 def fed(tmp_path):
-    """Return a context that feeds a channel of one host. Nothing of it may be left."""
+    """Return a context that feeds a channel of one host; check that nothing is left behind."""
     before = set(threading.enumerate())
     folder = tmp_path / "input"
     folder.mkdir()
@@ -317,7 +317,7 @@ def fed(tmp_path):
 
 
 def records(stream: bytes) -> list[bytes]:
-    """Return the records of RecordIO, read by its definition: MXNet, "recordio.h"."""
+    """Return the records of RecordIO, read as MXNet's "recordio.h" defines it."""
     found = []
     while stream:
         magic, length = struct.unpack_from("<II", stream)
@@ -330,7 +330,7 @@ def records(stream: bytes) -> list[bytes]:
 
 
 @pytest.mark.parametrize("shuffle", [None, 3])
-def test_each_pass_has_its_fifo_and_is_streamed_in_its_own_order(fed, rows, shuffle):
+def test_each_pass_has_its_own_fifo_and_order(fed, rows, shuffle):
     channel = pipe(rows, shuffle=shuffle)
     with fed(channel) as job:
         streams = [job.read(number) for number in range(4)]
@@ -345,7 +345,7 @@ def test_large_and_empty_objects_arrive_whole(fed, tmp_path):
 
 
 @pytest.mark.parametrize("wrapper", Wrapper)
-def test_gzip_is_expanded(fed, tmp_path, wrapper):
+def test_gzip_objects_are_expanded(fed, tmp_path, wrapper):
     texts = [b"one\n" * 1_000_000, b"two"]
     source = objects(tmp_path, *(gzip.compress(text, 1) for text in texts))
     with fed(pipe(source, compression=Compression.GZIP, wrapper=wrapper)) as job:
@@ -353,14 +353,14 @@ def test_gzip_is_expanded(fed, tmp_path, wrapper):
     assert records(found) == texts if wrapper is Wrapper.RECORD_IO else found == b"".join(texts)
 
 
-def test_attributes_are_streamed_in_the_order_asked_for(fed, rows, tmp_path):
+def test_manifest_attributes_are_streamed_in_requested_order(fed, rows, tmp_path):
     with fed(augmented(tmp_path, wrapper=Wrapper.RECORD_IO)) as job:
         assert records(job.read(0)) == [b'{"a": [1, 2]}', b"<b>", "é".encode(), b"3", b"<B>", b""]
     with fed(augmented(tmp_path)) as job:
         assert job.read(0) == '{"a": [1, 2]}<b>é3<B>'.encode()
 
 
-def test_reader_that_closes_early_gets_the_next_pass(fed, tmp_path):
+def test_reader_that_closed_early_gets_the_next_pass(fed, tmp_path):
     with fed(pipe(objects(tmp_path, bytes(8_000_000)))) as job:
         with job.open(0) as file:
             assert file.read(10) == bytes(10)
@@ -369,7 +369,7 @@ def test_reader_that_closes_early_gets_the_next_pass(fed, tmp_path):
             pass
 
 
-def test_end_of_feeding_waits_for_no_reader(fed, tmp_path, rows):
+def test_feeding_ends_without_waiting_for_readers(fed, tmp_path, rows):
     with fed(pipe(rows)):
         pass
     (tmp_path / "rows/large").write_bytes(bytes(8_000_000))
@@ -380,7 +380,7 @@ def test_end_of_feeding_waits_for_no_reader(fed, tmp_path, rows):
         file.close()  # in the midst of it, as by a process that is killed
 
 
-def test_object_that_ends_too_early_is_told(fed, tmp_path):
+def test_truncated_object_is_reported(fed, tmp_path):
     source = objects(tmp_path, gzip.compress(os.urandom(100_000))[:50_000])
     with fed(pipe(source, compression=Compression.GZIP)) as job:
         job.read(0)
@@ -394,7 +394,7 @@ def test_feeding_without_pipes_starts_no_thread(rows, tmp_path):
         assert threading.active_count() == before
 
 
-def test_plan_of_a_made_up_job_may_have_channels(capsys):
+def test_plan_without_config_folder_accepts_channels(capsys):
     words = ["--hosts", "2", "--channel", "train=rows,distribution=ShardedByS3Key", "--input-mode", "Pipe"]
     assert main.run(["plan", *words], {}) == 0
     assert "train        Pipe, ShardedByS3Key" in capsys.readouterr().out

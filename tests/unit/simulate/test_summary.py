@@ -1,4 +1,4 @@
-"""Test what the summary of a local run begins with."""
+"""Test the first lines of a local run's summary."""
 
 from html import escape
 from pathlib import Path
@@ -17,13 +17,13 @@ IDLE = "warning: idle: hosts are idle for 17 %; share data and steps evenly"
 
 
 def folder(root: Path, *verdicts: str) -> SimpleNamespace:
-    """Return a host's folder whose report has these verdicts."""
+    """Return the folder of a host whose report has these verdicts."""
     paths = {name: root / name for name in ("report", "summary", "failure", "log", "model")}
     paths["report"].write_text("".join(f'<meta name="verdict" content="{escape(each)}">\n' for each in verdicts))
     return SimpleNamespace(host="algo-1", **paths)
 
 
-def test_hosts_that_trained_apart_are_told_first_in_red(tmp_path: Path) -> None:
+def test_separate_training_is_reported_first_in_red(tmp_path: Path) -> None:
     folders, exits = [folder(tmp_path, APART, IDLE)], {"algo-1": Exit(code=0)}
     lines = summary(folders, exits).split("\n")
     assert lines[1] == f"error: {APART.removeprefix('error: apart: ')}" and f"report: {IDLE}" in lines
@@ -31,7 +31,7 @@ def test_hosts_that_trained_apart_are_told_first_in_red(tmp_path: Path) -> None:
     assert shown(lines[1], {"FORCE_COLOR": "1"}, 0).startswith("\x1b[31merror\x1b[0m: the hosts trained apart")
 
 
-def test_other_verdicts_stand_below_the_table(tmp_path: Path) -> None:
+def test_other_verdicts_are_printed_below_the_table(tmp_path: Path) -> None:
     lines = summary([folder(tmp_path, IDLE)], {"algo-1": Exit(code=0)}).split("\n")
     assert lines[1].startswith("host ") and f"report: {IDLE}" in lines
 
@@ -48,7 +48,7 @@ def test_other_verdicts_stand_below_the_table(tmp_path: Path) -> None:
         ("ValueError: bad batch", ""),
     ],
 )
-def test_what_this_machine_lacks_is_named_below_the_cause(tmp_path: Path, error: str, remedy: str) -> None:
+def test_missing_parts_of_this_machine_are_named_below_the_cause(tmp_path: Path, error: str, remedy: str) -> None:
     host = folder(tmp_path)
     host.failure.write_text(error)
     first, second, *_ = summary([host], {"algo-1": Exit(code=1)}).split("\n")[1:]

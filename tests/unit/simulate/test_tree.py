@@ -1,4 +1,4 @@
-"""Test what becomes of an output folder, and which folders lie in one that hosts will not see."""
+"""Test that an output folder keeps its logs, and which paths lie in a folder that hosts do not see."""
 
 import contextlib
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ from entrypoint.simulate.spec import LocalJob
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before the hosts", "after the hosts"])
-def test_logs_of_hosts_stay_if_the_engine_fails_at_its_end(tmp_path, monkeypatch, before):
-    """It fails before the hosts start, or behind them, as when their files are copied."""
+def test_host_logs_stay_if_the_engine_fails_while_ending(tmp_path, monkeypatch, before):
+    """The engine fails before the hosts start, or after their end, such as while copying their files."""
 
     @contextlib.contextmanager
     def fails() -> Iterator[None]:
@@ -42,7 +42,7 @@ def test_logs_of_hosts_stay_if_the_engine_fails_at_its_end(tmp_path, monkeypatch
     assert (tmp_path / "out/algo-1").exists() is not before
 
 
-def test_links_are_followed_to_see_whether_a_path_lies_in_a_folder(tmp_path: Path):
+def test_path_containment_follows_links(tmp_path: Path):
     (tmp_path / "ml/data").mkdir(parents=True)
     (tmp_path / "to_data").symlink_to("ml/data")
     (tmp_path / "to_ml").symlink_to("ml")

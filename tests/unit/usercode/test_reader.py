@@ -1,4 +1,4 @@
-"""Test entrypoint/usercode/reader.py and source.py: what the doctor and the prepare step ask of the user's code."""
+"""Test entrypoint/usercode/reader.py and source.py, by which doctor and prepare step read the user's code."""
 
 import ast
 from pathlib import Path
@@ -23,7 +23,7 @@ def call_of(source: SourceFile, name: str = "seek") -> ast.Call:
     return next(call for call in calls_in(source.tree) if ast.unparse(call.func) == name)
 
 
-def test_names_are_full_names_of_what_is_imported() -> None:
+def test_names_resolve_to_full_imported_names() -> None:
     source = SourceFile("train.py", NAMES)
     shown = [source.dotted(node) for node in source.tree.body[-1].value.elts]  # type: ignore[attr-defined]
     assert shown == ["a.x", "c.d.y", "f.g.z", "near.w", ".v"]
@@ -44,7 +44,7 @@ def test_names_are_full_names_of_what_is_imported() -> None:
         ("def f():\n    with x:\n        seek()", []),
     ],
 )
-def test_main_guard_is_no_guard(text: str, guards: list[type]) -> None:
+def test_main_guard_does_not_count_as_a_guard(text: str, guards: list[type]) -> None:
     source = SourceFile("train.py", text)
     assert [type(each) for each in source.guards(call_of(source))] == guards
 
@@ -61,17 +61,17 @@ def test_main_guard_is_no_guard(text: str, guards: list[type]) -> None:
         ("x = y\nseek(x)", None),
     ],
 )
-def test_name_is_a_constant_where_it_is_bound_once(text: str, value: str | None) -> None:
+def test_name_bound_once_is_a_constant(text: str, value: str | None) -> None:
     source = SourceFile("train.py", text)
     assert source.constant(call_of(source).args[0]) == value
 
 
-def test_comments_go_and_lines_stay() -> None:
+def test_comments_are_removed_and_line_numbers_kept() -> None:
     text = "#!python\n\na = 'one # two'  # 'three'\nb = \"\"\"\n# four's\n\"\"\"\n  # five's\nc = '\\'#' #\nd = '' #\n"
     assert without_comments(text) == "\n\na = 'one # two'\nb = \"\"\"\n# four's\n\"\"\"\n\nc = '\\'#'\nd = ''\n"
 
 
-def test_program_is_read_with_what_it_imports(tmp_path: Path) -> None:
+def test_program_is_read_with_its_imported_modules(tmp_path: Path) -> None:
     files = {
         "train.py": "import lib.net\nimport json\n",
         "lib/__init__.py": "",

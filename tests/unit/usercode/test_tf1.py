@@ -55,7 +55,7 @@ tf.summary.scalar("loss", 1.0, step=1)
 
 @pytest.fixture
 def path(tmp_path: Path):
-    """Return a function that makes a path with a TensorFlow of that version, as far as the code looks."""
+    """Return a function that makes a sys.path with the files of that TensorFlow which the code reads."""
 
     def path(version: str = "2.14.1") -> list[str]:
         packages = tmp_path / "packages"
@@ -77,7 +77,7 @@ def say(path):
     return say
 
 
-def test_names_are_told_by_file_and_line(say):
+def test_tensorflow_1_names_are_reported_by_file_and_line(say):
     found, remedy = say(SCRIPT, name="models/deepfm.py")
     assert found == (
         "models/deepfm.py uses what TensorFlow 2.14.1 has under other names: "
@@ -108,7 +108,7 @@ def test_names_are_told_by_file_and_line(say):
         "from .keras import backend as K\nK.set_session(s)\n",
     ],
 )
-def test_names_that_are_there_are_not_told(say, text):
+def test_existing_names_are_not_reported(say, text):
     assert say(text) == []
 
 
@@ -132,8 +132,8 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_each_form_of_import_is_seen(path, form):
-    """By the launcher at a job's start, and by the doctor, which uses the same code."""
+def test_each_form_of_import_is_detected(path, form):
+    """The launcher does this at a job's start, and the doctor with the same code."""
     text = "\n".join(FORMS[form])
     line = next(number for number, line in enumerate(text.split("\n"), 1) if "set_session" in line)
     code = UserProgram.of([("train.py", text)], "train.py")
@@ -186,8 +186,8 @@ BESIDE = [
 
 
 @pytest.mark.parametrize("program", [*SURE, *UNSURE])
-def test_shim_refuses_what_the_program_is_sure_to_reach(path, program):
-    """By file and line, before anything is started; and nothing else, which the log has as a warning."""
+def test_shim_refuses_removed_names_surely_reached(path, program):
+    """The refusal names file and line before anything starts. Other removed names are only a warning in the log."""
     files = [("train.py", program.replace("!", "").replace("?", "")), *BESIDE]
     said = refused(UserProgram.of(files, "train.py"), path())
     lines = [number for number, line in enumerate(program.split("\n"), 1) if "!" in line]
@@ -202,7 +202,7 @@ def test_shim_refuses_what_the_program_is_sure_to_reach(path, program):
     assert said == f"ENTRYPOINT_TF1=shim cannot run the code; {found}"
 
 
-def test_shim_refuses_names_of_keras_2_where_there_is_keras_3(path):
+def test_shim_refuses_keras_2_names_under_keras_3(path):
     text = (
         "import tensorflow as tf\nfrom tensorflow.keras.backend import set_session\ntf.layers.dense(x)\ntf.Session()\n"
     )
@@ -215,7 +215,7 @@ def test_shim_refuses_names_of_keras_2_where_there_is_keras_3(path):
 
 
 def test_shim_uses_keras_2_where_it_is_installed(tmp_path):
-    """The shim takes it where it is installed, unless the job says something else."""
+    """The shim uses Keras 2 unless TF_USE_LEGACY_KERAS of the job asks for something else."""
     (tmp_path / "tf_keras").mkdir()
     (tmp_path / "tf_keras/__init__.py").write_text("")
     there, nowhere = [str(tmp_path)], [str(tmp_path / "nowhere")]
@@ -229,19 +229,19 @@ def test_shim_uses_keras_2_where_it_is_installed(tmp_path):
         assert has_keras_2(environment, path, shim=shim) is has, (environment, path, shim)
 
 
-def test_shim_solves_all_but_what_has_gone(say):
+def test_shim_solves_all_names_except_removed_ones(say):
     text = f"{SCRIPT}from tensorflow.contrib import slim\nimport tensorflow.contrib.layers\n"
     assert say(text, shim=True) == ["train.py uses tf.contrib (line 11, 12), which ended with TensorFlow 1"]
 
 
-def test_estimator_is_told_where_there_is_none_any_more(say):
+def test_missing_estimator_is_reported(say):
     (found,) = say("import tensorflow as tf\ntf.estimator.RunConfig()\n", "2.21.0")
     assert found == (
         "train.py uses tf.estimator (line 2), which ended with TensorFlow 2.15: line 2.14 of this image has it"
     )
 
 
-def test_many_names_make_a_short_list(say):
+def test_many_names_are_listed_briefly(say):
     text = "import tensorflow as tf\n" + "".join(f"tf.{name}.x\n" for name in MODULES) + "tf.Session()\n" * 9
     found, _ = say(text)
     assert found.endswith(" and 2 more") and found.count("(line ") == 8
@@ -267,8 +267,8 @@ print(json.dumps([tf.__version__, [old for old in table if has(old)], lacking]))
 
 @pytest.mark.more  # the image's TensorFlow is pinned
 @pytest.mark.tensorflow
-def test_tensorflow_lacks_all_names_of_the_table():
-    """It has all of them under the new names."""
+def test_tensorflow_lacks_all_names_in_the_table():
+    """TensorFlow has all of them under the new names."""
     folder = _tensorflow(sys.path)
     assert folder
     table = _table(folder, _version(folder))

@@ -1,4 +1,4 @@
-"""Test entrypoint/usercode/unsupported.py: which scripts are warned before they train that they will fail."""
+"""Test entrypoint/usercode/unsupported.py: which scripts get a warning before training that they will fail."""
 
 import pytest
 
@@ -13,7 +13,7 @@ ESTIMATOR = "tf.estimator.train_and_evaluate(estimator, train, test)\n"
 
 
 def doubts_of(text: str, mode: str, tensorflow: str = "2.21.0", workers: str = "script", **job) -> list[Doubt]:
-    """Return the doubts about a program. `job`: numbers of what doubts() takes, variables, and other files by name."""
+    """Return the doubts about a program. `job` has arguments of doubts(), variables, and other files by name."""
     numbers = {key: job.pop(key) for key in ("gpus", "servers", "ranks") if key in job}
     program, files = job.pop("program", "train.py"), job.pop("files", {})
     texts = [(name, without_comments(each)) for name, each in {"train.py": text, **files}.items()]
@@ -48,7 +48,7 @@ def test_fit_of_keras_3_is_named_with_remedies(mode: str, version: str, why: str
         (f"import tf_keras as keras\n{FIT}", "mwms", {}),
     ],
 )
-def test_keras_2_loops_and_other_modes_are_left_alone(text: str, mode: str, job: dict[str, str]) -> None:
+def test_keras_2_loops_and_other_modes_are_not_reported(text: str, mode: str, job: dict[str, str]) -> None:
     assert doubts_of(text, mode, **job) == []
 
 
@@ -74,11 +74,11 @@ NETS = "import tensorflow as tf\n\n\ndef build():\n    return tf.keras.Sequentia
         f"{SKLEARN}import tensorflow as tf\n# tf.keras would train it\nx, kind = parts()\nkind.fit(x)\n",
     ],
 )
-def test_fit_of_another_object_or_of_code_that_does_not_run_is_left_alone(text: str) -> None:
+def test_fit_of_other_objects_or_dead_code_is_not_reported(text: str) -> None:
     assert doubts_of(text, "mwms") == []
 
 
-def test_files_that_the_program_does_not_import_do_not_count() -> None:
+def test_files_not_imported_by_the_program_do_not_count() -> None:
     launch = "import nets\nfrom sagemaker.tensorflow import TensorFlow\nTensorFlow('train.py').fit('s3://bucket')\n"
     alone = f"{NETS}\n\nif __name__ == '__main__':\n    build().fit(x)\n"
     files = {"nets.py": alone, "launch.py": launch, "old/train_by_fit.py": FIT}
@@ -97,15 +97,15 @@ def test_files_that_the_program_does_not_import_do_not_count() -> None:
         ("class Net(tf.keras.Model): pass\n\nnet = Net()\nnet.fit(x)\n", "a.py", "", ("train.py", 4)),
     ],
 )  # fmt: skip
-def test_fit_of_keras_is_found_by_its_line(program: str, file: str, text: str, place: tuple[str, int]) -> None:
+def test_keras_fit_is_reported_by_its_line(program: str, file: str, text: str, place: tuple[str, int]) -> None:
     assert [each.place for each in doubts_of(program, "mwms", files={file: text})] == [place]
 
 
-def test_each_file_counts_where_the_program_is_no_python() -> None:
+def test_every_file_counts_if_the_program_is_not_python() -> None:
     assert [each.place for each in doubts_of(FIT, "mwms", program="train.sh")] == [("train.py", 3)]
 
 
-def test_estimator_waits_for_ever_beside_worker_servers() -> None:
+def test_estimator_with_worker_servers_is_reported_as_waiting_forever() -> None:
     (found,) = doubts_of(ESTIMATOR, "ps", "2.14.1", "server")
     assert "Set ENTRYPOINT_PS_WORKERS=script" in str(found)
     assert doubts_of(ESTIMATOR, "ps", "2.14.1") == []
@@ -135,13 +135,13 @@ SGD = "tf.keras.optimizers.SGD(0.1)"
         (f"tf.keras.optimizers.SGD({'x' * 200})", "SGD(...)", "tf.keras.optimizers.SGD(..., jit_compile=False)"),
     ],
 )
-def test_optimizer_that_xla_compiles_is_named_by_its_line(text: str, written: str, instead: str) -> None:
+def test_optimizer_compiled_by_xla_is_reported_by_line(text: str, written: str, instead: str) -> None:
     (said,) = compiled(f"import tensorflow as tf\n\n{text}\n")
     line = 6 if "\n" in text else 3
     assert said.startswith(f"lib/models.py:{line} has ") and written in said and instead in said
 
 
-def test_first_optimizer_of_a_file_is_named() -> None:
+def test_first_optimizer_of_a_file_is_reported() -> None:
     (said,) = compiled(f"a = {SGD}\nb = tf.keras.optimizers.Adam()\nm.compile('sgd')\n")
     assert said.startswith(f"lib/models.py:1 has {SGD} (and 2 more): ")
 
@@ -164,23 +164,23 @@ def test_first_optimizer_of_a_file_is_named() -> None:
         (SGD, {"tensorflow": ""}),
     ],
 )
-def test_optimizer_that_xla_does_not_compile_is_left_alone(text: str, job: dict) -> None:
+def test_optimizer_not_compiled_by_xla_is_not_reported(text: str, job: dict) -> None:
     assert compiled(text, **job) == []
 
 
-def test_keras_2_beside_newer_tensorflow_has_xla_too() -> None:
+def test_keras_2_beside_newer_tensorflow_uses_xla() -> None:
     assert compiled(SGD, tensorflow="2.21.0", TF_USE_LEGACY_KERAS="1")
     assert compiled("import tf_keras\ntf_keras.optimizers.SGD(0.1)", tensorflow="2.21.0")
 
 
-def test_optimizer_may_compile_without_parameter_servers() -> None:
+def test_xla_optimizer_without_parameter_servers_is_not_reported() -> None:
     assert doubts_of(SGD, "ps", "2.14.1", gpus=1, servers=2) == []
 
 
 @pytest.mark.parametrize(
     ("ranks", "gpus", "told"), [(2, 1, True), (8, 4, True), (4, 4, False), (1, 8, False), (4, 0, False)]
 )
-def test_more_ranks_than_gpus_are_told_with_horovod(ranks: int, gpus: int, told: bool) -> None:
+def test_more_ranks_than_gpus_are_reported_with_horovod(ranks: int, gpus: int, told: bool) -> None:
     found = doubts_of("import horovod.tensorflow as hvd\n", "mpi", "2.14.1", gpus=gpus, ranks=ranks)
     assert bool(found) == told
     if told:
@@ -212,7 +212,7 @@ ROLE = "import json, os\ntask = json.loads(os.environ['TF_CONFIG'])['task'] if '
         (COORDINATOR, "mwms", ":2 makes ClusterCoordinator, and the mode is mwms"),
     ],
 )
-def test_strategy_of_another_mode_is_told(text: str, mode: str, says: str) -> None:
+def test_strategy_of_another_mode_is_reported(text: str, mode: str, says: str) -> None:
     (found,) = doubts_of(text, mode, "2.14.1")
     assert str(found).startswith(f"train.py{says}") and "Set ENTRYPOINT_MODE=" in found.instead
 
@@ -236,5 +236,5 @@ def test_strategy_of_another_mode_is_told(text: str, mode: str, says: str) -> No
         "import tensorflow as tf\ntry:\n    tf.MultiWorkerMirroredStrategy()\nexcept Exception:\n    s = 0\n",
     ],
 )
-def test_script_that_chooses_its_strategy_or_cluster_is_left_alone(text: str, mode: str) -> None:
+def test_script_choosing_its_strategy_or_cluster_is_not_reported(text: str, mode: str) -> None:
     assert doubts_of(text, mode, "2.14.1", files={"other.py": f"{SERVERS}{WORKERS}"}) == []

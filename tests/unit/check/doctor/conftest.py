@@ -1,4 +1,4 @@
-"""Share a fixture that saves a process for each script with requirements, and keep tests from indexes."""
+"""Resolve requirements without a process for each script, and keep tests from package indexes."""
 
 import contextlib
 import importlib
@@ -16,7 +16,7 @@ from entrypoint.check.doctor import requirements
 
 @pytest.fixture
 def resolves_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let resolve.py run in this process: its start would be most of the time of a script with requirements."""
+    """Run resolve.py in this process, since starting a process would take most of a test's time."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(requirements.RESOLVE.parent))
 
@@ -38,7 +38,7 @@ def resolves_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no test ask a package index, or depend on what this machine's pip and uv are told."""
+    """Keep tests from package indexes and from the settings of this machine's pip and uv."""
     for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
         monkeypatch.delenv(name)
     for name, value in {"UV_OFFLINE": "1", "UV_NO_CACHE": "1", "PIP_CONFIG_FILE": os.devnull}.items():

@@ -1,4 +1,4 @@
-"""Run `entrypoint doctor` on a request and a script of a few lines, as examples.toml and corpus/ describe them."""
+"""Run `entrypoint doctor` on the requests and short scripts that examples.toml and corpus/ describe."""
 
 import json
 from pathlib import Path
@@ -38,7 +38,7 @@ JOBS: dict[str, Any] = {
 
 
 def script(name: str) -> str:
-    """Return one of the scripts that others are made of: nothing is amiss with them."""
+    """Return one of the faultless scripts from which the examples are made."""
     return (HERE / f"scripts/{name}.txt").read_text()
 
 
@@ -61,10 +61,10 @@ def manifest(name: str, attributes: list[str]) -> dict[str, Any]:
 
 
 def change_of(example: dict[str, Any]) -> dict[str, Any] | None:
-    """Return how the request of an example differs from the standard one; None if it has none.
+    """Return how the request of an example differs from the standard one; None without a request.
 
     Keys are `job`, of JOBS; `environment`, `hyperparameters`, `tag` or `image`, `instance`, `hosts`; `channels`, their
-    names; `sharded`, whether the channel's files are dealt out to the hosts; `manifests`, the attributes of each
+    names; `sharded`, whether each host gets a part of the channel's files; `manifests`, the attributes of each
     channel; and `request`, for all else, in which "none" takes a key away.
     """
     image = f"{IMAGE.rpartition(':')[0]}:{example['tag']}" if "tag" in example else example.get("image")
@@ -89,9 +89,9 @@ def change_of(example: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def script_of(example: dict[str, Any]) -> str:
-    """Return an example's script, if it has one: its `text`, or `script`, one of scripts/, with changes.
+    """Return the script of an example, or None: its `text`, or the file `script` of scripts/ with changes.
 
-    `put` has pairs of what is there once and what stands there instead; `add` stands at the end.
+    `put` has pairs: a text that the file has once, and its replacement. `add` is appended to the file.
     """
     text: str = script(example["script"]) if "script" in example else example.get("text", "")
     for old, new in example.get("put", ()):
@@ -101,7 +101,7 @@ def script_of(example: dict[str, Any]) -> str:
 
 
 def look_at(folder: Path, example: dict[str, Any]) -> DoctorReport:
-    """Examine an example, on the image `on` if it has that, with the `files` beside its script."""
+    """Examine an example with the `files` beside its script, on the image `on` if the example has that."""
     write_files(folder, example.get("files", {}))
     options = {"image": example["on"]} if "on" in example else {}
     named = {"name": example["file"]} if "file" in example else {}
@@ -109,7 +109,7 @@ def look_at(folder: Path, example: dict[str, Any]) -> DoctorReport:
 
 
 def joined(*changes: dict[str, Any]) -> dict[str, Any]:
-    """Return several dictionaries as one; where they have the same key, so are the dictionaries below it."""
+    """Merge dictionaries; where several have the same key, merge the dictionaries below it."""
     made: dict[str, Any] = {}
     for key, value in (item for change in changes for item in change.items()):
         made[key] = joined(made[key], value) if isinstance(made.get(key), dict) and isinstance(value, dict) else value
@@ -117,7 +117,7 @@ def joined(*changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_none(value: Any) -> Any:
-    """Return a request without what is "none"."""
+    """Return a request without the keys whose value is "none"."""
     if not isinstance(value, dict):
         return value
     return {key: without_none(inside) for key, inside in value.items() if inside != "none"}
@@ -131,7 +131,7 @@ def look(
     name: str = "train.py",
     **options: Any,
 ) -> DoctorReport:
-    """Examine a script, the standard request with a change, or both. A change of {} is the request as it stands."""
+    """Examine a script, the standard request with a change, or both; with the change {}, the request as it stands."""
     files = []
     if change is not None:
         path = folder / "request.json"

@@ -1,4 +1,4 @@
-"""Test launch scripts in the manner of public ones, and exports of notebooks: every job, and no false finding."""
+"""Test launch scripts like public ones, and exported notebooks: all jobs are found, without false findings."""
 
 from pathlib import Path
 
@@ -21,19 +21,19 @@ def written(folder: Path, name: str) -> Path:
 
 
 @pytest.mark.parametrize("name", OF_BOTO3)
-def test_script_that_submits_is_a_launch_script(name: str, tmp_path: Path) -> None:
+def test_script_that_submits_a_job_is_a_launch_script(name: str, tmp_path: Path) -> None:
     assert sort_out([str(written(tmp_path, name))]).launches
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_launch_script_has_its_labels(name: str, tmp_path: Path) -> None:
+def test_launch_script_gives_the_labelled_jobs(name: str, tmp_path: Path) -> None:
     report = examine([str(written(tmp_path, name))])
     worse = {each.check for each in report.findings if each.severity > Severity.NOTE}
     assert (worse, len(report.jobs)) == (OF_BOTO3[name][2], OF_BOTO3[name][3]), report.findings
 
 
 def test_scripts_with_model_trainers_are_launch_scripts(tmp_path: Path) -> None:
-    """tests/sdk, where the SDK is, tests the findings on them."""
+    """tests/sdk tests the findings on these scripts, with the SDK installed."""
     for at, script in enumerate(with_model_trainers().values()):
         path = tmp_path / f"submit{at}.py"
         path.write_text(script.text)
@@ -41,8 +41,8 @@ def test_scripts_with_model_trainers_are_launch_scripts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("package", ["sagemaker/train", "sagemaker/modules/train"])
-def test_model_trainer_tells_its_arguments(package: str, tmp_path: Path) -> None:
-    """A class of a few lines stands in for SDK v3's, and for that of late releases of v2."""
+def test_model_trainer_arguments_become_the_job(package: str, tmp_path: Path) -> None:
+    """A short class stands in for the ModelTrainer of SDK v3 and of late releases of v2."""
     folder = tmp_path / package
     folder.mkdir(parents=True)
     (folder / "model_trainer.py").write_text(f"""

@@ -15,13 +15,13 @@ PROGRAMS = sorted(
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: str(path.relative_to(ROOT / "examples")))
-def test_examples_are_clean(path: Path) -> None:
+def test_doctor_finds_nothing_in_our_examples(path: Path) -> None:
     image = "sagemaker-tf-entrypoint:2.21" if "jax" in path.stem else ""  # jax is not in the default image
     report = examine([str(path)], image=image)
     assert [each for each in report.findings if each.severity > Severity.NOTE] == []
 
 
-def test_launch_script_is_known_by_its_calls() -> None:
+def test_launch_script_is_recognised_by_its_calls() -> None:
     files = sort_out([str(ROOT / "examples/submit.py"), str(ROOT / "examples/tf_launcher/__init__.py")])
     assert [Path(each).name for each in files.launches] == ["submit.py"]
     assert [Path(each).name for each in files.programs] == ["__init__.py"]

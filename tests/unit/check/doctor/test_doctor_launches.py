@@ -1,4 +1,4 @@
-"""Test that launch scripts run, that nothing leaves the machine, and that dropped arguments are reported."""
+"""Test that launch scripts run without network access, and that dropped arguments are reported."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def launch(folder: Path, text: str) -> Path:
     return path
 
 
-def test_launch_becomes_a_job_and_its_program_is_checked(tmp_path: Path) -> None:
+def test_launch_becomes_a_job_with_a_checked_program(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(HOROVOD.replace("hvd.init()", ""))
     report = examine([str(launch(tmp_path, SUBMITS)), str(tmp_path / "train.py")])
     assert [each.check for each in report.findings] == ["hvd-no-init"]
@@ -63,7 +63,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("text, check, severity, line, words", FAILURES.values(), ids=FAILURES)
-def test_failure_of_a_launch_is_told(text: str, check: str, severity: str, line: int, words: str, tmp_path) -> None:
+def test_failure_of_a_launch_is_reported(text: str, check: str, severity: str, line: int, words: str, tmp_path) -> None:
     report = examine([str(launch(tmp_path, text))])
     told = [each for each in report.findings if each.check in ("no-sdk", "launch-failed")]
     assert [(each.check, str(each.severity), each.place.line) for each in told] == [(check, severity, line)]
@@ -72,8 +72,8 @@ def test_failure_of_a_launch_is_told(text: str, check: str, severity: str, line:
 
 @pytest.mark.parametrize("sealed", [True, False], ids=["in namespaces", "without"])
 @pytest.mark.parametrize("ends", [True, False], ids=["that ends", "that never ends"])
-def test_processes_that_a_launch_has_forked_are_killed(tmp_path: Path, ends: bool, sealed: bool, monkeypatch) -> None:
-    """Though it has a session of its own, as a daemon has."""
+def test_processes_forked_by_a_launch_script_are_killed(tmp_path: Path, ends: bool, sealed: bool, monkeypatch) -> None:
+    """The forked process has its own session, as a daemon has."""
     if not sealed:
         monkeypatch.setattr("entrypoint.check.doctor.launch_script.CAUGHT", without_namespaces(tmp_path))
     forked = tmp_path / "forked"
@@ -96,7 +96,7 @@ while not os.path.exists({str(forked)!r}):
 
 
 def without_namespaces(folder: Path) -> Path:
-    """Run caught.py where the kernel refuses namespaces, as in most containers."""
+    """Return a caught.py for which the kernel refuses namespaces, as in most containers."""
     changed = folder / "caught.py"
     changed.write_text(
         CAUGHT.read_text().replace("def seal() -> str:", 'def seal() -> str:\n    return "not permitted"\n')
@@ -104,7 +104,7 @@ def without_namespaces(folder: Path) -> Path:
     return changed
 
 
-def test_kernel_refuses_connections_beside_pythons_sockets_or_the_report_says_so(tmp_path: Path, monkeypatch) -> None:
+def test_kernel_blocks_other_connections_or_report_warns(tmp_path: Path, monkeypatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0)
         connects = f"""
@@ -135,7 +135,7 @@ libc.connect(libc.socket(2, 1, 0), address, 16)
         "import os; os.execvp('touch', ['touch', '{folder}/out'])",
     ],
 )
-def test_nothing_leaves_the_machine(way_out: str, tmp_path: Path) -> None:
+def test_launch_script_sends_nothing_off_the_machine(way_out: str, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0)
         port = server.getsockname()[1]
@@ -174,8 +174,8 @@ boto3.client("sagemaker", region_name="eu-west-1").create_hyper_parameter_tuning
 
 
 @pytest.mark.parametrize("place", ["ResourceConfig", "HyperParameterTuningResourceConfig"])
-def test_trial_has_hosts_and_hyperparameters_of_its_tuning(place: str, tmp_path: Path) -> None:
-    """SDK v2 names hosts in the second place; each trial also has the tuned hyperparameters."""
+def test_tuning_trial_has_hosts_and_tuned_hyperparameters(place: str, tmp_path: Path) -> None:
+    """SDK v2 puts the host's name second. Each trial also has the tuned hyperparameters."""
     required = 'parser.add_argument("--rate", type=float, required=True)\nargs ='
     (tmp_path / "train.py").write_text(SCRIPT.replace("args =", required))
     hosts = {"InstanceType": "ml.c5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
@@ -186,8 +186,8 @@ def test_trial_has_hosts_and_hyperparameters_of_its_tuning(place: str, tmp_path:
     assert "2 hosts" in report.findings[0].found
 
 
-def test_launch_may_ask_what_spot_instances_saved(tmp_path: Path) -> None:
-    """`fit` of SDK v2 asks that at the end of each job; the jobs after it must be seen, too."""
+def test_launch_script_may_query_spot_savings(tmp_path: Path) -> None:
+    """`fit` of SDK v2 asks for them at the end of each job. Later jobs of the script must be found as well."""
     asks = "told = client.describe_training_job(TrainingJobName='job')\n"
     text = f"{SUBMITS}{asks}print(1 - told['BillableTimeInSeconds'] / told['TrainingTimeInSeconds'])\n"
     did = launched(launch(tmp_path, f"{text}client.create_training_job(**request)\n"), "submit.py", ())
@@ -197,7 +197,7 @@ def test_launch_may_ask_what_spot_instances_saved(tmp_path: Path) -> None:
 # --- the command ---
 
 
-def test_exit_code_is_1_for_errors_and_2_for_files_that_cannot_be_read(
+def test_doctor_exits_with_1_for_errors_and_2_for_unreadable_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = tmp_path / "train.py"
@@ -222,7 +222,7 @@ def test_doctor_without_a_file_checks_this_machine(capsys: pytest.CaptureFixture
     assert "mode single: ready" in capsys.readouterr().out
 
 
-def test_json_has_numbers_and_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_counts_and_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "train.py"
     script.write_text("\nparser.add_argument('--flag', type=bool)\n")
     assert run(["doctor", "--json", str(script)]) == 0
@@ -233,8 +233,8 @@ def test_json_has_numbers_and_findings(tmp_path: Path, capsys: pytest.CaptureFix
     assert seen == ["bool-argument", "warning", str(script), 2]
 
 
-def test_json_says_whether_the_program_was_seen(tmp_path: Path) -> None:
-    """Otherwise a run of CI would take missing findings for a healthy script."""
+def test_json_shows_whether_the_program_was_examined(tmp_path: Path) -> None:
+    """Without this, a CI run would take missing findings for a healthy script."""
     (tmp_path / "request.json").write_text(json.dumps(REQUEST))
     (tmp_path / "train.py").write_text(SCRIPT)
     for names, seen in ((["request.json"], False), (["request.json", "train.py"], True)):
@@ -242,7 +242,7 @@ def test_json_says_whether_the_program_was_seen(tmp_path: Path) -> None:
         assert job["program_seen"] is seen
 
 
-def test_report_begins_with_what_runs(tmp_path: Path) -> None:
+def test_report_begins_with_the_job_that_runs(tmp_path: Path) -> None:
     path = launch(tmp_path, f"{ASKS}{SUBMITS}")
     command = [sys.executable, "-m", "entrypoint", "doctor", str(path), "--args", "--image", "x"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
@@ -257,7 +257,7 @@ def test_secrets_are_masked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("spelling", ["camel", "snake"])
-def test_request_may_have_other_spellings(spelling: str, tmp_path: Path) -> None:
+def test_request_keys_may_be_camel_or_snake_case(spelling: str, tmp_path: Path) -> None:
     def other(name: str) -> str:
         if spelling == "camel":
             return name[0].lower() + name[1:]

@@ -1,4 +1,4 @@
-"""Test precision and recall of the rules on scripts in the manner of public ones: those of corpus/."""
+"""Test precision and recall of the rules on the scripts of corpus/, which are like public ones."""
 
 from collections import Counter
 from pathlib import Path
@@ -30,7 +30,7 @@ ENTRIES = {
 
 
 def short(name: str) -> dict[str, dict[str, Any]]:
-    """Return the scripts of a file, each of which begins with `### NAME | JOB | RULES | REQUIREMENTS`."""
+    """Return the scripts of a file. Each begins with the line `### NAME | JOB | RULES | REQUIREMENTS`."""
     made = {}
     for part in (HERE / f"corpus/{name}.txt").read_text().split("### ")[1:]:
         head, _, text = part.partition("\n")
@@ -43,7 +43,7 @@ def short(name: str) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("resolves_here")
-def test_precision_and_recall(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rules_reach_required_precision_and_recall(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     right, wrong, missed, told = Counter[str](), Counter[str](), Counter[str](), list[str]()
     examples = {**short("short_right"), **short("short_wrong"), **read_toml("corpus/programs.toml")}
     for name, example in examples.items():
@@ -83,10 +83,8 @@ FALSE_ALARMS = {"evaluator that reads checkpoints", "network isolation with a li
 
 
 @pytest.mark.usefixtures("resolves_here")
-def test_wrong_jobs_of_the_corpus_are_found_and_right_ones_are_left_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Examine jobs that were written without a look at the doctor. A finding counts if it or its line names `at`."""
+def test_corpus_findings_match_wrong_jobs_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Examine jobs written without knowledge of the doctor. A finding counts if it or its line contains `at`."""
     found, alarms = dict[str, bool](), set[str]()
     for at, (name, job) in enumerate(read_toml("corpus/jobs.toml").items()):
         folder = tmp_path / str(at)

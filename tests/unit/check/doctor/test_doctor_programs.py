@@ -1,4 +1,4 @@
-"""Test which files the doctor reads with a program, and that it leaves right programs alone."""
+"""Test which files the doctor reads with a program, and that it finds nothing in right programs."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def test_right_program_has_neither_errors_nor_warnings(example: dict[str, Any], 
     assert worse(look_at(tmp_path, example)) == []
 
 
-def test_first_name_of_tensorflow_1_that_fails_is_named_first(tmp_path: Path) -> None:
+def test_first_failing_tensorflow_1_name_is_listed_first(tmp_path: Path) -> None:
     line = "tf.keras.backend.set_session(tf.Session(config=tf.ConfigProto()))\n"
     first, *more = [each for each in look(tmp_path, SCRIPT + line).findings if each.check == "tf1-name"]
     assert "tf.keras.backend.set_session is of TensorFlow 1" in first.found
@@ -42,8 +42,8 @@ def test_first_name_of_tensorflow_1_that_fails_is_named_first(tmp_path: Path) ->
     assert any("tf.Session" in each.found for each in more)
 
 
-def test_training_script_is_no_launch_script(tmp_path: Path) -> None:
-    """A launch script would be run. This one talks to SageMaker, or has an Estimator of TensorFlow's."""
+def test_training_script_is_not_taken_for_a_launch_script(tmp_path: Path) -> None:
+    """The doctor would run a launch script. These scripts only call SageMaker or use TensorFlow's Estimator."""
     path = tmp_path / "train.py"
     path.write_text(
         "import boto3\nimport sagemaker\nimport tensorflow as tf\nfrom sagemaker.experiments import Run\n"
@@ -67,5 +67,5 @@ def test_training_script_is_no_launch_script(tmp_path: Path) -> None:
         ("ours:latest", None),
     ],
 )
-def test_tag_gives_version_of_tensorflow(image: str, version: tuple[int, int] | None) -> None:
+def test_image_tag_gives_tensorflow_version(image: str, version: tuple[int, int] | None) -> None:
     assert tensorflow_of(image) == version

@@ -1,4 +1,4 @@
-"""Test that the doctor finds requirements that an image cannot meet, in the words of the host that would refuse."""
+"""Test that the doctor reports requirements that an image cannot meet, in the words of the host's refusal."""
 
 import importlib.metadata
 import subprocess
@@ -30,7 +30,7 @@ def refused(report: DoctorReport) -> list[Finding]:
     return [each for each in report.findings if each.check == "requirement-refused"]
 
 
-def test_library_that_asks_for_another_tensorflow_is_refused(tmp_path: Path) -> None:
+def test_library_requiring_another_tensorflow_is_refused(tmp_path: Path) -> None:
     wheel(tmp_path / "wheels", "needy", "2.0", "tensorflow>=2.16")
     wheel(tmp_path / "wheels", "needy", "1.0", "tensorflow>=2.10")
     needy = f"--no-index\n--find-links {tmp_path}/wheels\nneedy{{}}\n"
@@ -50,7 +50,7 @@ def test_library_that_asks_for_another_tensorflow_is_refused(tmp_path: Path) -> 
     reason="this Python has no TensorFlow that stays",
 )
 @pytest.mark.parametrize("asked", ["needy>=2", "tensorflow==2.16.1\nsix", "needy==3"])
-def test_host_refuses_in_the_same_words(asked: str, tmp_path: Path) -> None:
+def test_host_prints_the_same_refusal_as_the_doctor(asked: str, tmp_path: Path) -> None:
     wheel(tmp_path / "wheels", "needy", "2.0", "tensorflow>=2.16")
     wheel(tmp_path / "wheels", "needy", "1.0")
     requirements = f"--no-index\n--find-links {tmp_path}/wheels\n{asked}\n"

@@ -1,4 +1,4 @@
-"""Test that each rule of the doctor finds its fault, at its line, and nothing where there is none; and the pages."""
+"""Test that each rule of the doctor finds its fault at its line and nothing else, and that the pages list them."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ ELSEWHERE = {
 OF_SCOPES = ("model-outside-scope", "metric-outside-scope", "no-strategy-run")
 
 
-def test_each_rule_has_an_example():
+def test_each_doctor_rule_has_an_example():
     assert {*EXAMPLES, *ELSEWHERE} == {name for name in rules() if "/" not in name}
     assert [rule for rule, examples in EXAMPLES.items() if not any("finds" in each for each in examples)] == []
 
@@ -37,9 +37,9 @@ def test_each_rule_has_an_example():
     ],
 )
 def test_rule_finds_its_fault_and_nothing_else(rule: str, example: dict[str, Any], tmp_path: Path) -> None:
-    """Check the severity `finds`, the line `at` which it is, what it `says`, and its number, if it has several `times`.
+    """Check the finding's severity `finds`, its line `at`, its text `says`, and its number `times`.
 
-    An example without `finds` has none of the rule's findings, `but` notes where it says so.
+    An example without `finds` must give no finding of the rule, except for notes if it has `but`.
     """
     names = OF_SCOPES if rule in OF_SCOPES and "finds" not in example else (rule,)
     findings = [each for each in look_at(tmp_path, example).findings if each.check in names]
@@ -59,7 +59,7 @@ def test_right_job_has_no_findings(job: str, tmp_path: Path) -> None:
     assert look_at(tmp_path, {"script": job, "job": job.replace("single", "one")}).findings == ()
 
 
-def test_page_lists_rules():
+def test_page_lists_all_doctor_rules():
     listed = []
     for table in re.findall(r"^\| in the .*?\n\n", (ROOT / "docs/doctor.md").read_text(), re.M | re.S):
         (_, head, *_), _, *rows = (re.split(r" *\| *", line) for line in table.splitlines() if line)
@@ -69,12 +69,12 @@ def test_page_lists_rules():
     assert listed == [(rule.of, f"`{name}`", rule.severity, rule.finds) for name, rule in own.items()]
 
 
-def test_findings_have_rules():
+def test_every_finding_has_a_rule():
     code = "\n".join(path.read_text() for path in (ROOT / "entrypoint/check/doctor").glob("*.py"))
     assert {*re.findall(r'\bfinding\(\s*"([\w/-]+)"', code)} <= rules().keys()
 
 
-def test_page_on_differences_names_what_our_image_lacks():
+def test_differences_page_names_tools_missing_from_our_image():
     page = (ROOT / "docs/differences.md").read_text()
     assert {each for each in AWS_COMMANDS | AWS_COMMANDS_ON_GPUS if f"`{each}`" not in page} == set()
     known = {"pandas", "PIL", "cv2", "matplotlib", "tqdm", "tensorflow_hub", "tensorflow_datasets", "seaborn", "shap"}

@@ -1,4 +1,4 @@
-"""Test each check of a rehearsal on a run with its fault, and on one without."""
+"""Test each check of a rehearsal on a run with its fault and on a run without."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -78,23 +78,23 @@ def findings(case: Rehearsal, check: str = "") -> list[Finding]:
 
 
 def told(case: Rehearsal, check: str) -> list[str]:
-    """Return what is not fine, as "LEVEL: WORDS"."""
+    """Return the findings that are warnings or errors, as "LEVEL: WORDS"."""
     found = [each for each in findings(case, check) if each.severity is not Severity.FINE]
     return [f"{each.severity}: {each.found}" for each in found]
 
 
 def plain(acted: float | None = 30.0, **more: Any) -> Rehearsal:
-    """Return a rehearsal with a plain run alone."""
+    """Return a rehearsal that has only a plain run."""
     return replace(HEALTHY, runs=(run("plain", acted, **more),))
 
 
 def alone(acted: float | None = 30.0, kind: str = "stopped", kept: Any = KEPT, **more: Any) -> Rehearsal:
-    """Return a rehearsal with a plain run on one host, of which this is known."""
+    """Return a rehearsal with only a plain run on one host, with these facts."""
     return plain(acted, kind=kind, kept=kept, hosts=(host("algo-1", (), **more),))
 
 
 def asking(case: Rehearsal = HEALTHY, **more: Any) -> Rehearsal:
-    """Return a rehearsal of another request."""
+    """Return a rehearsal of a request with these changes."""
     return replace(case, request=replace(case.request, **more))
 
 
@@ -103,7 +103,7 @@ def sampled(**more: Any) -> Rehearsal:
 
 
 def reading(*reads: tuple[str, ...] | None, kind: str = "succeeded") -> Rehearsal:
-    """Return a rehearsal whose hosts were dealt files a and b alike, and have read these."""
+    """Return a rehearsal with files a and b on every host, of which host n read the n-th tuple of files."""
     hosts = tuple(
         host(f"algo-{number}", ("a", "b"), read=None if read is None else (("training", read),))
         for number, read in enumerate(reads, 1)
@@ -116,12 +116,12 @@ def process(how: str) -> tuple[SeenProcess, ...]:
 
 
 def metrics(*rows: dict[str, float], every: float = 1.0) -> Any:
-    """Return what a process printed, from second 10 on."""
+    """Return the metrics that a process printed, from second 10 on."""
     return tuple((10.0 + every * number, "script", values) for number, values in enumerate(rows))
 
 
 def trained(*rows: dict[str, float], every: float = 1.0, **request: Any) -> Rehearsal:
-    """Return a rehearsal that printed these metrics and was stopped, of a request that does not know its steps."""
+    """Return a stopped rehearsal on one host that printed these metrics, of a request without a number of steps."""
     return asking(alone(metrics=metrics(*rows, every=every)), **{"hyperparameters": {}, **request})
 
 
@@ -130,7 +130,7 @@ def resumed(kill: SeenRun, resume: SeenRun) -> Rehearsal:
 
 
 def numbered(name: str, *numbers: int) -> SeenRun:
-    """Return a run that printed no steps, and kept checkpoints with these numbers."""
+    """Return a run that printed no steps and saved checkpoints with these numbers."""
     kept = tuple((20.0 + n, f"/c/ckpt-{n}.data-00000-of-00001") for n in numbers)
     return run(name, hosts=SILENT, kept=kept)
 
@@ -307,14 +307,14 @@ TOLD: dict[str, list[Any]] = {
         for case, *wanted in TOLD[check]
     ],
 )
-def test_check_tells_what_is_not_fine(check: str, case: Rehearsal, wanted: list[str]) -> None:
+def test_rehearsal_check_reports_its_fault(check: str, case: Rehearsal, wanted: list[str]) -> None:
     found = told(case, check)
     assert [each.partition(": ")[0] for each in found] == [each.partition(": ")[0] for each in wanted], found
     for each, words in zip(found, wanted, strict=True):
         assert words.partition(": ")[2] in each
 
 
-def test_healthy_job_is_a_go() -> None:
+def test_healthy_job_rehearses_as_go() -> None:
     found = findings(HEALTHY)
     assert goes(found)
     assert {each.check for each in found if each.severity > Severity.FINE} == {"hours"}, as_text(found)
@@ -324,13 +324,13 @@ def test_healthy_job_is_a_go() -> None:
     }  # fmt: skip
 
 
-def test_what_needs_a_whole_run_is_not_told_of_a_crash() -> None:
+def test_crashed_run_gets_no_whole_run_findings() -> None:
     found = findings(plain(None, kind="failed", cause="ValueError"))
     assert not {each.check for each in found} & {"stop", "checkpoints", "speed", "hours"}
 
 
 @pytest.mark.parametrize("name", ["plain", "stop"])
-def test_attempts_that_failed_are_a_warning(name: str) -> None:
+def test_failed_attempts_give_a_warning(name: str) -> None:
     words = "attempt 0 failed: algo-2 worker/1 (killed by SIGKILL)"
     hosts = host("algo-1", ("a",), failures=(words,), saved=1), host("algo-2", ("b",), failures=("worker/1 ...",))
     case = after_plain("stop")
@@ -347,12 +347,12 @@ def test_memory_of_instance_types_is_known(name: str, gib: int) -> None:
     assert memory_of("ml.m5.huge") is memory_of("local") is None
 
 
-def test_speed_is_that_of_steps_or_epochs() -> None:
+def test_speed_is_computed_from_steps_or_epochs() -> None:
     assert "10 steps a second" in findings(HEALTHY, "speed")[0].found
     assert "30 epochs a minute" in findings(alone(metrics=metrics(*EPOCHS, every=2)), "speed")[0].found
 
 
-def test_steps_that_were_seen_once_have_no_rate() -> None:
+def test_single_step_report_gives_no_rate() -> None:
     once = metrics({"step": 7.0})
     case = replace(plain(hosts=(host("algo-1", ("a", "c"), metrics=once),)), price=2.0, speedup=10.0)
     found = findings(case)
@@ -360,23 +360,23 @@ def test_steps_that_were_seen_once_have_no_rate() -> None:
     assert as_json(case, found)["runs"][0]["steps_per_second"] is None
 
 
-def test_what_is_missing_to_train_together_is_named() -> None:
+def test_missing_distribution_call_is_named() -> None:
     (finding,) = findings(plain(together=NO, missing=MISSING), "distributed")
     assert MISSING in str(finding)
 
 
-def test_one_host_is_not_asked_whether_it_trains_with_others() -> None:
+def test_single_host_gets_no_distributed_finding() -> None:
     assert findings(alone(), "distributed") == []
 
 
-def test_price_with_speedup_is_fine() -> None:
+def test_price_finding_with_speedup_is_fine() -> None:
     priced = replace(HEALTHY, price=2.0, speedup=10.0)
     assert [each.severity for each in findings(priced) if each.check in ("hours", "price")] == [Severity.FINE] * 2
     assert findings(priced, "price")[0].found.startswith("0.40 USD for 2 hosts at 2 USD an hour each")
     assert "if the copy" not in told(NO_TOTAL, "hours")[0]
 
 
-def test_table_and_json_have_each_finding() -> None:
+def test_table_and_json_list_each_finding() -> None:
     found = findings(plain(together=NO))
     text = as_text(found)
     assert text.endswith("no-go: 1 error, 0 warnings")

@@ -1,4 +1,4 @@
-"""Test that a wall clock which is set during a rehearsal changes none of its durations."""
+"""Test that setting the wall clock during a rehearsal changes none of its durations."""
 
 import os
 import time
@@ -16,7 +16,7 @@ from entrypoint.record.write import Record
 
 @pytest.fixture(params=[60.0, -60.0])
 def set_if(request, monkeypatch):
-    """Return a function: set the wall clock as soon as a file exists."""
+    """Return a function that sets the wall clock once a file exists."""
     real, monotonic = time.time, time.monotonic
 
     def set_clock(path: Path) -> None:
@@ -26,7 +26,7 @@ def set_if(request, monkeypatch):
     return set_clock
 
 
-def test_seconds_of_training_do_not_follow_the_wall_clock(tmp_path, set_if):
+def test_wall_clock_change_does_not_alter_training_seconds(tmp_path, set_if):
     set_if(tmp_path / "set")
     began = time.monotonic()
     folder = tmp_path / "algo-1/ml/output/data/record"
@@ -38,13 +38,13 @@ def test_seconds_of_training_do_not_follow_the_wall_clock(tmp_path, set_if):
     assert -0.01 <= progress.seconds <= time.monotonic() - began + 0.01
 
 
-def test_times_of_a_run_do_not_follow_the_wall_clock(tmp_path, set_if, monkeypatch):
+def test_wall_clock_change_does_not_alter_run_times(tmp_path, set_if, monkeypatch):
     kept = tmp_path / "kept"
     kept.mkdir()
     set_if(kept / "checkpoint")
 
     def run_local(job: Any, engine: Any) -> int:
-        """Stand in for a job, which is stopped and then saves."""
+        """Stand in for a job that is stopped and then saves."""
         assert engine.inject(None, "algo-1", os.getpid())
         (kept / "checkpoint").write_text("weights")
         return 0

@@ -1,4 +1,4 @@
-"""Test that a launch becomes the same job on simulated hosts."""
+"""Test that a launch request becomes the same job on simulated hosts."""
 
 import json
 import sys
@@ -58,7 +58,7 @@ def test_request_of_launch_script_is_read(tmp_path: Path) -> None:
     assert found.described.request.body["TrainingJobName"] == "a-job"
 
 
-def test_job_has_hyperparameters_and_environment_of_request(tmp_path: Path) -> None:
+def test_rehearsed_job_has_hyperparameters_and_environment_of_request(tmp_path: Path) -> None:
     found = job(tmp_path)
     told = found.config_files("algo-1")["hyperparameters.json"]
     assert json.loads(told["sagemaker_program"]) == "train.py"
@@ -69,7 +69,7 @@ def test_job_has_hyperparameters_and_environment_of_request(tmp_path: Path) -> N
     assert dict(found.environment) == {"ENTRYPOINT_MODE": "mwms", "ENTRYPOINT_MONITOR": "true", "MINE": "yes"}
 
 
-def test_nothing_is_written_to_s3(tmp_path: Path) -> None:
+def test_rehearsal_writes_nothing_to_s3(tmp_path: Path) -> None:
     found = asked(tmp_path)
     assert (found.moved, found.unmoved) == (("model_dir",), ("vocabulary",))
     told = job(tmp_path).config_files("algo-1")["hyperparameters.json"]
@@ -77,7 +77,7 @@ def test_nothing_is_written_to_s3(tmp_path: Path) -> None:
     assert (tmp_path / "kept/model_dir").is_dir()
 
 
-def test_folders_that_outlast_hosts_are_those_of_checkpoints_or_moved_places(tmp_path: Path) -> None:
+def test_checkpoint_and_relocated_folders_outlast_hosts(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     assert asked(tmp_path).kept(kept) == [kept / "model_dir"]
     assert asked(tmp_path, CheckpointConfig={"S3Uri": "s3://bucket/kept"}).kept(kept) == [kept]
@@ -93,8 +93,8 @@ parser.add_argument("--kept", default="/opt/ml/checkpoints")
 """
 
 
-def test_literal_paths_of_opt_ml_are_found(tmp_path: Path) -> None:
-    """With hosts as processes it would be the machine's own path: such a script takes another engine, or is refused."""
+def test_literal_opt_ml_paths_are_found(tmp_path: Path) -> None:
+    """Where hosts are processes, /opt/ml is the machine's own: the script gets another engine or is refused."""
     there, elsewhere = (
         {**REQUEST["HyperParameters"], "kept": f'"{place}"'} for place in ("/opt/ml/checkpoints", "/data/kept")
     )
@@ -106,11 +106,11 @@ def test_literal_paths_of_opt_ml_are_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("steps", "same"), [("100", True), ("args.steps", True), ("rows // 32", False)])
-def test_epochs_of_fixed_steps_are_as_long_with_all_data(steps: str, same: bool, tmp_path: Path) -> None:
+def test_epoch_of_fixed_steps_has_full_length_on_samples(steps: str, same: bool, tmp_path: Path) -> None:
     assert asked(tmp_path, f"model.fit(rows, steps_per_epoch={steps})\n").same_epochs is same
 
 
-def test_instance_groups_keep_one_host_each(tmp_path: Path) -> None:
+def test_each_instance_group_keeps_one_host(tmp_path: Path) -> None:
     groups = [
         {"InstanceGroupName": name, "InstanceType": "ml.c5.xlarge", "InstanceCount": count}
         for name, count in (("servers", 2), ("workers", 6))
@@ -136,7 +136,7 @@ def test_launch_without_a_training_job_is_refused(tmp_path: Path, text: str, wor
         asked_for(str(tmp_path / "submit.py"), (), sys.executable, {"PATH": "/usr/bin:/bin"})
 
 
-def test_missing_program_is_refused_and_found_in_source(tmp_path: Path) -> None:
+def test_program_is_found_in_source_or_refused_as_missing(tmp_path: Path) -> None:
     found = asked(tmp_path)
     (tmp_path / "train.py").rename(tmp_path / "elsewhere.py")
     with pytest.raises(ConfigError, match=r"the program of the job, train\.py, is not found.*wanted --source FOLDER"):
@@ -148,12 +148,12 @@ def test_missing_program_is_refused_and_found_in_source(tmp_path: Path) -> None:
     assert asked_for(str(tmp_path / "request.json"), (), "python", {}, tmp_path / "src").source == tmp_path / "src"
 
 
-def test_job_that_our_launcher_refuses_is_not_rehearsed(tmp_path: Path) -> None:
+def test_job_refused_by_the_launcher_is_not_rehearsed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"our launcher refuses the job: .*ENTRYPOINT_MODE"):
         asked(tmp_path, Environment={"ENTRYPOINT_MODE": "fast"})
 
 
-def test_access_times_show_which_files_a_host_reads(tmp_path: Path) -> None:
+def test_access_times_show_the_files_read_by_a_host(tmp_path: Path) -> None:
     if not shows_reads(tmp_path):
         pytest.skip("this file system does not note when a file was read")
     assert list(tmp_path.iterdir()) == []
@@ -168,7 +168,7 @@ def test_access_times_show_which_files_a_host_reads(tmp_path: Path) -> None:
     assert (tmp_path / "part/rows").stat().st_atime > before
 
 
-def test_empty_unfinished_and_event_files_are_no_checkpoints(tmp_path: Path) -> None:
+def test_empty_unfinished_and_event_files_are_not_checkpoints(tmp_path: Path) -> None:
     for name in ("ckpt-1.index", "ckpt-2.index.tmp", "events.out.tfevents.1"):
         (tmp_path / name).write_text("x")
     (tmp_path / "empty").touch()
@@ -186,7 +186,7 @@ def test_empty_unfinished_and_event_files_are_no_checkpoints(tmp_path: Path) -> 
         (["request.json", "--channel", "training=x"], "the request has no channel"),
     ],
 )
-def test_wrong_arguments_are_told(
+def test_wrong_rehearse_arguments_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, words: list[str], told: str
 ) -> None:
     asked(tmp_path)
@@ -198,7 +198,7 @@ def test_wrong_arguments_are_told(
     assert (tmp_path / "out/mine").exists()
 
 
-def test_requirements_that_the_image_cannot_meet_are_refused_before_any_run(tmp_path: Path, monkeypatch: Any) -> None:
+def test_unmeetable_requirements_are_refused_before_any_run(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("UV_OFFLINE", "1")
     asked(tmp_path, AlgorithmSpecification={"TrainingImage": "ours:2.21", "TrainingInputMode": "File"})
     (tmp_path / "requirements.txt").write_text("six\nkeras<3\n")

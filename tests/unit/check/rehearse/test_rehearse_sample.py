@@ -1,4 +1,4 @@
-"""Test samples of channels: records stay whole, files keep their proportions, and unreadable data are reported."""
+"""Test samples of channels: records stay whole, files keep their shares, and unreadable data are reported."""
 
 import gzip
 import json
@@ -42,7 +42,7 @@ RECORDS = {
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 @pytest.mark.parametrize("name", RECORDS)
-def test_files_are_cut_between_records(tmp_path: Path, name: str, packed: bool) -> None:
+def test_sampled_files_end_between_records(tmp_path: Path, name: str, packed: bool) -> None:
     kind, records = RECORDS[name]
     content = b"".join(records)
     at = f"{name}.gz" if packed else name
@@ -53,13 +53,13 @@ def test_files_are_cut_between_records(tmp_path: Path, name: str, packed: bool) 
     assert packed or taken.part == pytest.approx(len(cut) / len(content))
 
 
-def test_small_file_is_taken_whole(tmp_path: Path) -> None:
+def test_small_file_is_sampled_whole(tmp_path: Path) -> None:
     taken = sample(tmp_path, write_files(tmp_path / "data", {"rows.csv": b"1\n2\n3"}), 2000)
     assert (taken.records, taken.part) == (3, 1.0)
     assert (tmp_path / "samples/training/rows.csv").read_text() == "1\n2\n3"
 
 
-def test_each_file_gives_records_by_its_size_and_one_at_least(tmp_path: Path) -> None:
+def test_each_file_gives_records_by_size_and_at_least_one(tmp_path: Path) -> None:
     rows = {"a.csv": 600, "b.csv": 300, "deep/c.csv": 100, "d.csv": 1}
     taken = sample(
         tmp_path, write_files(tmp_path / "data", {name: b"row\n" * count for name, count in rows.items()}), 100
@@ -72,19 +72,19 @@ def test_each_file_gives_records_by_its_size_and_one_at_least(tmp_path: Path) ->
     assert [entry.key for entry in taken.channel.entries] == ["a.csv", "b.csv", "d.csv", "deep/c.csv"]
 
 
-def test_more_files_than_records_are_taken_evenly(tmp_path: Path) -> None:
+def test_surplus_files_are_sampled_evenly(tmp_path: Path) -> None:
     names = [f"{kind}/{number:02}.png" for kind in ("cats", "dogs") for number in range(50)]
     taken = sample(tmp_path, write_files(tmp_path / "data", dict.fromkeys(names, b"image")), 10)
     assert (taken.records, taken.kind, taken.of_files, taken.part) == (10, "whole files", 100, pytest.approx(0.1))
     assert [entry.key[:4] for entry in taken.channel.entries] == ["cats"] * 5 + ["dogs"] * 5
 
 
-def test_few_files_are_all_taken() -> None:
+def test_few_files_are_all_sampled() -> None:
     assert spread((), 5) == ()
     assert spread("abc", 5) == "abc"  # type: ignore[arg-type]
 
 
-def test_whole_files_beyond_the_room_are_left_out(tmp_path: Path) -> None:
+def test_whole_files_over_the_size_limit_are_left_out(tmp_path: Path) -> None:
     data = write_files(tmp_path / "data", {"a.npz": b"x" * 5000, "b.npz": b"x" * 500})
     taken = sample(tmp_path, data, 10, room=1000)
     assert (taken.files, taken.left_out) == (1, 1)
@@ -94,7 +94,7 @@ def test_whole_files_beyond_the_room_are_left_out(tmp_path: Path) -> None:
         sample(tmp_path / "again", data, 10, room=1000)
 
 
-def test_files_that_are_no_data_are_left_out_and_empty_ones_kept(tmp_path: Path) -> None:
+def test_non_data_files_are_dropped_and_empty_ones_kept(tmp_path: Path) -> None:
     data = write_files(
         tmp_path / "data", {".ipynb_checkpoints/a-checkpoint.csv": b"1\n2\n", "_SUCCESS": b"", "empty": b""}
     )
@@ -107,13 +107,13 @@ def test_files_that_are_no_data_are_left_out_and_empty_ones_kept(tmp_path: Path)
     assert taken.no_data == (".ipynb_checkpoints/a-checkpoint.csv", "_SUCCESS")
 
 
-def test_record_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+def test_truncated_record_is_refused(tmp_path: Path) -> None:
     data = write_files(tmp_path / "data", {"rows.tfrecord": b"".join(RECORDS["rows.tfrecord"][1])[:-3]})
     with pytest.raises(ConfigError, match=r"rows\.tfrecord: record 58 is cut off"):
         sample(tmp_path, data, 1000)
 
 
-def test_sample_is_distributed_as_the_request_says(tmp_path: Path) -> None:
+def test_sample_follows_the_distribution_of_the_request(tmp_path: Path) -> None:
     data = write_files(tmp_path / "data", {f"{number}.csv": b"1\n" for number in range(4)})
     (origin,) = origins(request(S3DataDistributionType="ShardedByS3Key"), {"training": data}, tmp_path / "samples")
     channel = take(origin, 10).channel
@@ -156,13 +156,13 @@ def url():
 class TestOfS3:
     @pytest.fixture
     def answered(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Have boto3 ask the stand-in."""
+        """Direct boto3 to the stand-in for S3."""
         names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL")
         for name, value in zip(names, [*KEYS.values(), url], strict=True):
             monkeypatch.setenv(name, value)
         monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
 
-    def test_objects_of_s3_are_read_in_part(self, tmp_path: Path, answered: None) -> None:
+    def test_s3_objects_are_read_in_part(self, tmp_path: Path, answered: None) -> None:
         (origin,) = origins(request(), {}, tmp_path / "samples")
         taken = take(origin, 30)
         assert (taken.records, taken.files, taken.of_files, taken.of_size) == (30, 3, 3, 30_000)
@@ -170,12 +170,12 @@ class TestOfS3:
         assert (tmp_path / "samples/training/part-2.csv").read_bytes() == b"row of s3\n" * 10
 
     @pytest.mark.parametrize("uri", ["s3://rehearsed/nothing/here", "s3://no-such-bucket/rows"])
-    def test_missing_objects_are_told(self, tmp_path: Path, answered: None, uri: str) -> None:
+    def test_missing_s3_objects_are_reported(self, tmp_path: Path, answered: None, uri: str) -> None:
         words = r"(no object below it|NoSuchBucket).*--channel training=FOLDER"
         with pytest.raises(ConfigError, match=words):
             origins(request(uri), {}, tmp_path / "samples")
 
-    def test_missing_credentials_are_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_missing_credentials_are_reported(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in [name for name in os.environ if name.startswith("AWS_")]:
             monkeypatch.delenv(name)
         monkeypatch.setenv("HOME", str(tmp_path))

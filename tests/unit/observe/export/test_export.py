@@ -1,4 +1,4 @@
-"""Test export/: records as TensorBoard's points, and as SageMaker's metric definitions."""
+"""Test export/: records become TensorBoard's points and SageMaker's metric definitions."""
 
 import json
 import re
@@ -20,7 +20,7 @@ LINES = [
 ]  # fmt: skip
 
 
-def test_a_record_becomes_points():
+def test_record_becomes_tensorboard_points():
     points = Points("algo-1")
     found = {(point.run, point.name): (point.step, point.value) for point in points.of(map(line_of, LINES))}
     assert found["algo-1", "cpu"] == (2, 0.5), "2 s of the job: 4 s of processor time of 8"
@@ -44,13 +44,13 @@ PRINTED = [
 
 
 @pytest.mark.parametrize("name, line, value", PRINTED)
-def test_an_expression_finds_what_scripts_print_and_nothing_else(name, line, value):
+def test_metric_expression_matches_only_printed_metrics(name, line, value):
     found = re.search(regex(name), line)
     assert (found and found[1]) == value
 
 
 @pytest.mark.parametrize("sdk", ["v2", "v3"])
-def test_definitions_are_python_that_runs(sdk):
+def test_printed_metric_definitions_are_valid_python(sdk):
     code = definitions(["loss", "mAP(segm)"], sdk)
     made: dict = {}
     rows = code[code.index("metrics = [") : code.index("]\n", code.index("metrics = [")) + 1]
@@ -60,7 +60,7 @@ def test_definitions_are_python_that_runs(sdk):
     assert re.search(second.get("Regex", second.get("regex")), "mAP(segm)=0.5")[1] == "0.5"
 
 
-def test_definitions_as_json_fit_a_request():
+def test_json_metric_definitions_fit_a_request():
     assert [sorted(each) for each in json.loads(definitions(USUAL, "json"))] == [["Name", "Regex"]] * len(USUAL)
 
 

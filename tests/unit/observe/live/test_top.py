@@ -1,4 +1,4 @@
-"""Test that `entrypoint top` reports what is wrong with its address."""
+"""Test `entrypoint top`: errors of its address, and the text of a running or ended job."""
 
 import re
 import time
@@ -22,13 +22,13 @@ from entrypoint.observe.live.in_terminal import show, source
         b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + b"[" * 5000,
     ],
 )
-def test_an_answer_of_another_service_is_refused(answer: bytes) -> None:
+def test_answer_of_another_service_is_refused(answer: bytes) -> None:
     with proxy(answer=answer) as (url, asked), pytest.raises(ConfigError, match="no live page of a job at http://127"):
         source(url, {})()
     assert asked
 
 
-def test_no_proxy_is_asked_for_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_top_bypasses_proxies_for_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     with proxy(answer=b"HTTP/1.1 502 Bad Gateway\r\n\r\n") as (url, asked):
         for name in ("no_proxy", "NO_PROXY"):
             monkeypatch.delenv(name, raising=False)
@@ -39,12 +39,12 @@ def test_no_proxy_is_asked_for_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not asked
 
 
-def test_an_impossible_address_is_refused() -> None:
+def test_impossible_address_is_refused() -> None:
     with pytest.raises(ConfigError, match="no live page of a job at http://localhost:abc"):
         source("http://localhost:abc", {})()
 
 
-def test_that_the_hosts_train_apart_is_in_red(tmp_path, monkeypatch, capsys):
+def test_separate_training_is_shown_in_red(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     record = _record("algo-1")
     record.add("distributed", 39, False, {"words": "every host trains alone", "advice": "a"})
@@ -54,7 +54,7 @@ def test_that_the_hosts_train_apart_is_in_red(tmp_path, monkeypatch, capsys):
     assert "\x1b[1;31merror: the hosts do not train together: every host trains alone: a" in out
 
 
-def test_what_a_job_says_is_no_command_to_the_terminal(tmp_path, capsys):
+def test_top_escapes_terminal_control_sequences(tmp_path, capsys):
     bad = "\x9b31m\x1b]0;owned\x07\u202e\ud800"
     record = HostRecord(job=f"job{bad}", mode=bad)
     record.add("phase", 1, f"running{bad}")
@@ -77,7 +77,7 @@ def _record(name: str, **about: object) -> HostRecord:
 
 
 @pytest.mark.parametrize("outcome_of", ["algo-1", "algo-2"], ids=["coordinator", "the other, as it was lost"])
-def test_of_an_ended_job_it_shows_when_and_how(tmp_path, capsys, monkeypatch, outcome_of):
+def test_top_shows_when_and_how_a_job_ended(tmp_path, capsys, monkeypatch, outcome_of):
     monkeypatch.setenv("COLUMNS", "80")
     folder = tmp_path / "algo-1/ml/output/data/record"
     cause = {"host": "algo-2", "process": "worker/1", "what": "exit code 1", "error": "ValueError: bad batch"}
@@ -92,7 +92,7 @@ def test_of_an_ended_job_it_shows_when_and_how(tmp_path, capsys, monkeypatch, ou
 
 
 @pytest.mark.parametrize("age, runs", [(30, True), (90, False)])
-def test_age_of_records_shows_whether_a_job_runs(age, runs, tmp_path, capsys, monkeypatch):
+def test_age_of_records_shows_whether_the_job_runs(age, runs, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("entrypoint.record.lines.now", lambda: BEGAN + 39 + age)
     write(tmp_path, _record("algo-1"))
     assert show(source(str(tmp_path), {}), once=True) == 0
@@ -102,7 +102,7 @@ def test_age_of_records_shows_whether_a_job_runs(age, runs, tmp_path, capsys, mo
     assert first == f"my-job · mode mwms · {'running for 39 s' if runs else gone}"
 
 
-def test_a_narrow_terminal_breaks_no_number(tmp_path, capsys, monkeypatch):
+def test_narrow_terminal_keeps_numbers_whole(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     record = _record("algo-1")
     record.sample(38, programs=12.3e9, processes={"worker/0": {"cpu": 3.25, "memory": 12_300_000_000}}, net=[99, 10**7])

@@ -1,4 +1,4 @@
-"""Test view.py, what is shown of a job, from its records' lines; and serve.py, who may see it."""
+"""Test view.py, which makes the page's state from records, and serve.py, which limits access to the page."""
 
 import contextlib
 import itertools
@@ -26,7 +26,7 @@ def view(*lines, host: str = "algo-1") -> View:
 
 
 def note(made: View, host: str, line: list) -> None:
-    """Note a line as the coordinator's monitor does."""
+    """Pass a line of a record to the view, as the coordinator's monitor does."""
     with contextlib.suppress(*WRONG):
         made.note(host, line_of(line))
 
@@ -35,7 +35,7 @@ def host_of(made: View, name: str = "algo-1") -> dict:
     return next(host for host in made.state(200.0)["hosts"] if host["name"] == name)
 
 
-def test_the_curve_of_a_loss_keeps_its_ends_and_a_limit():
+def test_loss_curve_keeps_its_ends_within_a_size_limit():
     made = view(*(("metric", 100.0 + at, "rank 0", {"step": float(at), "loss": 9.0 - at / 1000}) for at in range(3000)))
     note(made, "algo-1", ["metric", 4000.0, "rank 0", {"loss": float("nan")}])
     curve = made.state(200.0)["progress"]["curve"]
@@ -47,7 +47,7 @@ def test_the_curve_of_a_loss_keeps_its_ends_and_a_limit():
     assert points == sorted(points) and made.state(200.0)["progress"]["metrics"]["loss"] == "nan"
 
 
-def test_hosts_come_in_the_order_of_their_ranks_whoever_was_heard_first():
+def test_hosts_are_listed_by_rank_not_by_arrival():
     made = View()
     note(made, "algo-2", ["phase", 101.0, "running"])
     note(made, "algo-1", ["host", 100.0, ABOUT])
@@ -57,7 +57,7 @@ def test_hosts_come_in_the_order_of_their_ranks_whoever_was_heard_first():
     assert host_of(made, "algo-2")["phase"] == "running"
 
 
-def test_that_the_hosts_train_apart_is_said_until_they_do_not():
+def test_separate_training_is_shown_until_hosts_train_together():
     told = {"since": 101.0, "words": "every host trains alone", "advice": "train.py:31 is outside"}
     made = view(("distributed", 120.0, False, told))
     assert made.state(130.0)["apart"] == "every host trains alone: train.py:31 is outside"
@@ -67,7 +67,7 @@ def test_that_the_hosts_train_apart_is_said_until_they_do_not():
     assert made.state(130.0)["apart"] == "", "only the coordinator's record says it"
 
 
-def test_a_sample_becomes_rates_and_parts():
+def test_usage_sample_becomes_rates_and_shares():
     made = view(
         ("process", 101.0, "rank 0", {"pid": 7, "role": "rank"}),
         ("host", 101.0, {"memory_limit": 1000}),
@@ -81,7 +81,7 @@ def test_a_sample_becomes_rates_and_parts():
     assert (process["name"], process["role"], process["cpus"], process["memory"]) == ("rank 0", "rank", 0.5, 77)
 
 
-def test_epochs_show_the_progress_and_the_time_left():
+def test_progress_by_epochs_shows_share_done_and_time_left():
     told = [
         ("metric", 100.0 + step, "rank 0", {"epoch": 1 + step // 10, "epochs": 4, "epoch_step": step % 10,
                                             "epoch_steps": 10, "step": step, "loss": 0.5})
@@ -94,26 +94,26 @@ def test_epochs_show_the_progress_and_the_time_left():
     assert host_of(view(*told))["processes"][0]["rate"] == 1.0
 
 
-def test_progress_by_a_number_of_steps_and_none_where_it_is_not_said():
+def test_progress_needs_a_known_number_of_steps():
     assert view(("metric", 101.0, "script", {"step": 30, "max_steps": 120})).state(200.0)["progress"]["done"] == 0.25
     unknown = view(("metric", 101.0, "script", {"step": 30})).state(200.0)["progress"]
     assert (unknown["done"], unknown["left"]) == (None, None)
     assert view().state(200.0)["progress"]["done"] is None
 
 
-def test_a_process_that_begins_anew_has_no_negative_rate():
+def test_restarted_process_has_no_negative_rate():
     told = [("metric", 100.0 + n, "script", {"step": step, "max_steps": 100}) for n, step in enumerate([80, 90, 0, 2])]
     (process,) = host_of(view(*told))["processes"]
     assert process["rate"] == 2.0
     assert view(*told).state(200.0)["progress"]["left"] == pytest.approx(49.0)
 
 
-def test_the_chief_stands_for_the_job():
+def test_progress_of_the_job_is_that_of_the_chief():
     made = view(("metric", 101.0, "ps/0", {"step": 1}), ("metric", 102.0, "chief/0", {"step": 9}))
     assert made.state(200.0)["progress"]["process"] == "chief/0"
 
 
-def test_each_process_shows_its_last_lines_and_its_end():
+def test_each_process_shows_last_lines_and_exit():
     made = view(
         ("process", 101.0, "script", {"pid": 7, "role": "script"}),
         *(("lines", 102.0, "script", [f"line {number}"]) for number in range(LINES + 3)),
@@ -130,14 +130,14 @@ def test_each_process_shows_its_last_lines_and_its_end():
     assert state["outcome"]["exit_code"] == 1
 
 
-def test_a_followers_outcome_is_not_the_jobs():
+def test_followers_outcome_is_not_the_jobs_outcome():
     made = view()
     note(made, "algo-2", ["host", 100.0, {**ABOUT, "host": "algo-2"}])
     note(made, "algo-2", ["outcome", 101.0, {"kind": "failed", "exit_code": 69, "cause": None}])
     assert made.state(200.0)["outcome"] is None
 
 
-def test_what_is_no_number_is_json_that_browsers_read():
+def test_nan_and_infinity_become_json_that_browsers_read():
     made = view(("metric", 101.0, "script", {"step": 1, "loss": float("nan"), "norm": float("inf")}))
     state = json.loads(json.dumps(made.state(200.0), allow_nan=False))
     assert state["hosts"][0]["processes"][0]["metrics"] == {"step": 1, "loss": "nan", "norm": "inf"}
@@ -146,7 +146,7 @@ def test_what_is_no_number_is_json_that_browsers_read():
 # --- serve.py ---
 
 
-def test_page_and_state_are_served_and_the_visit_is_marked(tmp_path):
+def test_page_and_state_are_served_and_the_visit_is_recorded(tmp_path):
     browser = Client(application(tmp_path, Looks()))
     page = browser.get("/", base_url="http://localhost:8000")
     assert page.status_code == 200 and page.mimetype == "text/html" and b"<script>" in page.data
@@ -161,7 +161,7 @@ def test_page_and_state_are_served_and_the_visit_is_marked(tmp_path):
     "method, path, host, status",
     [("GET", "/live", "evil.example", 403), ("POST", "/live", "localhost", 405), ("GET", "/etc", "localhost", 404)],
 )
-def test_other_sites_methods_and_paths_are_refused(tmp_path, method, path, host, status):
+def test_foreign_origins_methods_and_paths_are_refused(tmp_path, method, path, host, status):
     (tmp_path / STATE).write_text('{"name": "hidden"}')
     answer = Client(application(tmp_path, Looks())).open(path, method=method, base_url=f"http://{host}")
     assert answer.status_code == status and b"hidden" not in answer.data
@@ -172,11 +172,11 @@ def test_other_sites_methods_and_paths_are_refused(tmp_path, method, path, host,
     [("localhost", True), ("localhost:80", True), ("127.0.0.1:7979", True), ("[::1]:7979", True), ("[::1]", True),
      ("", False), ("localhost.evil.example", False), ("127.0.0.1.evil.example:80", False), ("127.4.0.1:80", True)],
 )  # fmt: skip
-def test_only_names_of_this_machine_are_ours(host, ours):
+def test_only_names_of_this_machine_are_accepted_as_host(host, ours):
     assert is_this_machine(host) is ours
 
 
-def test_the_end_waits_only_if_a_page_is_open():
+def test_shutdown_waits_for_a_viewer_only_with_an_open_page():
     looks = Looks()
     looks.wait_for_one(within=60)  # nobody has looked: at once
     looks.note()

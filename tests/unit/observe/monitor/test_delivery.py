@@ -1,4 +1,4 @@
-"""Test the delivery of a follower's record, when the coordinator answers strangely."""
+"""Test the delivery of a follower's record when the coordinator's answer is malformed."""
 
 import json
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ from entrypoint.observe.monitor.delivery import PIECE_BYTES, Delivery
      b'{"have": Infinity, "wants": {}}', b'{"have": 1, "wants": 7}', b'{"have": 0, "wants": {}}'],
     ids=lambda answer: answer[:30],
 )  # fmt: skip
-def test_a_malformed_answer_ends_no_delivery(tmp_path, answer):
+def test_malformed_answer_does_not_stop_record_delivery(tmp_path, answer):
     path = tmp_path / "algo-2.jsonl.gz"
     path.write_bytes(bytes(2 * PIECE_BYTES))
     delivery, answers, had = Delivery(job_of(tmp_path, 2, me="algo-2"), path), [answer], bytearray()

@@ -1,4 +1,4 @@
-"""Test which jobs train together, by what their hosts trained and exchanged. Records are made up."""
+"""Test the verdict on whether hosts train together, from made-up records of steps and exchanged bytes."""
 
 import re
 
@@ -14,11 +14,11 @@ MB = 1_000_000
 
 
 class Job:
-    """Two hosts (or more) that train for some seconds, a step in `step` seconds, and the finding.
+    """Two or more hosts that train for some seconds, with a step each `step` seconds, and the verdict on them.
 
-    `sent`: bytes that each host has sent to each other at a second of the training and from one step to another, as
-    many as come back. `model`: what is seen of the model, from the first step on. `before`: seconds of preparation;
-    `tick`: between two samples; `late`: by which the second host's records come later than the first's.
+    `sent`: bytes that each host has sent to each other host at a second of the training and between steps; as
+    many come back. `model`: the facts observed of the model, from the first step on. `before`: seconds of preparation;
+    `tick`: seconds between two samples; `late`: seconds by which the second host's records lag behind.
     """
 
     def __init__(self, hosts=2, seconds=150, step=0.1, sent=lambda *_: 0, model=None, before=0, tick=2, **options):
@@ -38,7 +38,7 @@ class Job:
         self.together.note(host, line_of([kind, now + 3600 * (now > self.options.get("clock_set", 1e9)), *values]))
 
     def go(self, seconds, lines):
-        """Note the lines of each host in each of these seconds."""
+        """Pass the lines of each host in each of these seconds to the verdict."""
         for now in range(1, seconds):
             for host in self.names:
                 for kind, *values in lines(host, now):
@@ -70,7 +70,7 @@ class Job:
 
     @property
     def at_end(self):
-        """Return the verdict after a success, where there was none before: True for "trained alone"."""
+        """Return the first verdict after a success: True for "trained alone"."""
         found = self.together.at_end()
         if found:
             self.said.append((None, *found))
@@ -92,17 +92,17 @@ class Job:
 
 
 def each(count):
-    """Return so many bytes in each step."""
+    """Return a function that sends so many bytes in each step."""
     return lambda _, before, after: count * (after - before)
 
 
 def every(steps, count, first=0):
-    """Return so many bytes once in so many steps."""
+    """Return a function that sends so many bytes once in so many steps."""
     return lambda _, before, after: count * ((after - first) // steps - (before - first) // steps)
 
 
 def once(count):
-    """Return so many bytes in the first seconds."""
+    """Return a function that sends so many bytes in the first seconds."""
     return lambda second, *_: count if second <= 2 else 0
 
 
@@ -111,7 +111,7 @@ def both(*sent):
 
 
 def row(*said):
-    """Return what makes a row of a table: the verdicts, and the arguments of the `Job` that gets them."""
+    """Return a row of a table: the verdicts, and the arguments of the `Job` that gets them."""
     return lambda **options: ([*said], options)
 
 
@@ -237,7 +237,7 @@ DISHONEST = {
 
 
 @pytest.mark.parametrize("said, job", [*HONEST.values(), *DISHONEST.values()], ids=[*HONEST, *DISHONEST])
-def test_honest_and_dishonest_jobs_are_told_apart(said, job):
+def test_verdict_separates_distributed_from_separate_training(said, job):
     job = Job(**job)
     assert job.verdicts == said, job.said
     assert (job.ended is not None) is ("NO" in said)
@@ -316,14 +316,14 @@ AT_END = {
 
 
 @pytest.mark.parametrize("said, job", AT_END.values(), ids=AT_END)
-def test_at_its_end_a_job_is_called_apart_only_with_proof(said, job):
+def test_ended_job_is_judged_separate_only_with_proof(said, job):
     job = Job(**job)
     assert "NO" not in job.verdicts and job.at_end is bool(said), job.said
 
 
 @pytest.mark.parametrize("seconds", [6, 14, 30])
 @pytest.mark.parametrize("name", [name for name in HONEST if "averaged every" not in name and "each epoch" not in name])
-def test_an_honest_job_that_is_over_early_is_not_called_otherwise(name, seconds):
+def test_short_distributed_job_is_not_judged_separate(name, seconds):
     job = Job(**{**HONEST[name][1], "seconds": seconds})
     assert not job.at_end, job.said
 
@@ -343,8 +343,8 @@ def test_advice_names_the_line_of_the_script():
     assert "hvd.DistributedGradientTape" in advice_on(Mode.MPI, model_of({"trained_at": "train.py:9"}))
 
 
-def test_the_verdict_alone_is_withdrawn_if_the_hosts_train_together():
-    """A job that was reported as training alone, as its first exchange came late, is cleared and does not end."""
+def test_separate_verdict_is_withdrawn_if_hosts_train_together():
+    """The job's first exchange came late, so its hosts were reported as training alone. The job does not end."""
     late = Job(seconds=400, sent=lambda second, *_: 80 * MB if second > 80 else 0, model=seen(MB, **MWMS))
     assert late.verdicts == ["NO", "yes"] and late.ended is None
     assert late.words == "distributed: yes after all: 2 hosts exchange 8 MB a step for 1 million weights"
@@ -367,12 +367,12 @@ SAID = {
 
 
 @pytest.mark.parametrize("words, row", SAID.items())
-def test_a_verdict_has_its_figures(words, row):
+def test_verdict_states_its_figures(words, row):
     assert Job(**row[1]).words == f"distributed: {words}"
 
 
-def test_a_step_is_said_to_exchange_what_it_does_although_steps_are_told_late():
-    """As programs/on_path/ tells the steps of Keras' `fit`: ever more seldom."""
+def test_bytes_per_step_are_right_though_steps_are_reported_late():
+    """programs/on_path/ reports the steps of Keras' `fit` at growing intervals."""
     told = [0, 2.5, 5.6, 9.5, 14.4, 20.5, 28.1, 37.6, 49.5, 64.4]
 
     def model(step):
@@ -391,8 +391,8 @@ def used(host=None):
     return ["sample", 1.0, host or {}, {"worker": {"cpu": 0.9}}, {}]
 
 
-def test_connections_that_are_too_short_to_be_counted_are_exchanges():
-    """Weights are averaged every 200 steps, over a new connection each time; only one end sees it."""
+def test_very_short_connections_count_as_exchanges():
+    """Weights are averaged every 200 steps, each time over a new connection that only one end notices."""
 
     def lines(host, now):
         return step(10 * now), used({"unseen": True} if now % 20 == 0 and host == "algo-1" else {})
@@ -402,21 +402,21 @@ def test_connections_that_are_too_short_to_be_counted_are_exchanges():
 
 
 @pytest.mark.parametrize("ahead, told", [(STEPS + 5, False), (2 * STEPS + 100, True)])
-def test_a_host_that_is_ahead_waits_for_the_others_records(ahead, told):
+def test_verdict_waits_for_records_of_the_slower_host(ahead, told):
     job = Job(seconds=0)
     job.look = lambda _: None
     job.go(61, lambda host, now: [step(now / 60 * (ahead if host == "algo-1" else 1)), used()])
     assert bool(job.together.look()) is told
 
 
-def test_a_host_that_has_not_started_is_waited_for():
+def test_verdict_waits_for_a_host_that_has_not_started():
     job = Job(hosts=1, seconds=0)
     job.together = Together(["algo-1", "algo-2"])
     job.note("algo-1", 0, "process", "worker", {"pid": 1})
     assert job.go(1000, lambda _, now: [step(now), used()]).said == []
 
 
-def test_another_attempt_resets_the_counts_of_steps_and_bytes():
+def test_new_attempt_resets_counts_of_steps_and_bytes():
     job = Job(seconds=48)
     for host in job.names:
         job.note(host, 50, "process", "worker", {"pid": 2})

@@ -12,7 +12,7 @@ def line_of(emf: Emf) -> dict:
     return json.loads(emf.take(1_700_000_000.5))
 
 
-def test_a_line_has_the_figures_of_a_minute():
+def test_emf_line_has_the_figures_of_a_minute():
     emf = Emf("Training", "job-1", "algo-2", cpus=4.0)
     assert emf.take(0) == ""
     for _ in range(int(EVERY_SECONDS) // 2):
@@ -35,7 +35,7 @@ def test_a_line_has_the_figures_of_a_minute():
     assert emf.take(0) == "", "begun anew"
 
 
-def test_a_line_has_no_more_metrics_than_the_format_allows():
+def test_emf_line_has_at_most_the_allowed_metrics():
     emf = Emf("Training", "", "algo-1", cpus=1.0)
     emf.note(1.0, {})
     emf.note_metrics({f"m{number}": number for number in range(200)})
@@ -44,8 +44,8 @@ def test_a_line_has_no_more_metrics_than_the_format_allows():
     assert len(told["_aws"]["CloudWatchMetrics"][0]["Metrics"]) == MOST
 
 
-def test_a_script_cannot_set_our_own_fields():
-    """As a line `TrainingJobName=7 CPUUtilization=1` would do."""
+def test_script_cannot_set_reserved_emf_fields():
+    """A line such as `TrainingJobName=7 CPUUtilization=1` would otherwise do so."""
     emf = Emf("Training", "job-1", "algo-2", cpus=1.0)
     emf.note(2.0, {"cpu": [1.0, 0.0], "memory": [1, 2, 700]})
     ours = ("_aws", "TrainingJobName", "Host", "CPUUtilization", "MemoryUsed", "GPUUtilization", "GPUMemoryUsed")

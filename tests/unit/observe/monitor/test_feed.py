@@ -1,4 +1,4 @@
-"""Test both ends of the launcher's link to its monitor, and what happens to a monitor that is attacked."""
+"""Test both ends of the launcher's link to its monitor, and restarts of a monitor that is killed or attacked."""
 
 import json
 import os
@@ -21,10 +21,10 @@ from entrypoint.record.lines import EndedLine, OutcomeLine, ProcessLine
 from entrypoint.record.read import lines_of
 
 
-def test_a_launcher_that_fails_before_it_listens_leaves_a_record_that_counts_from_its_start(tmp_path):
-    """As where a host has no more threads: waiting for a listener that never started was a fault by itself.
+def test_early_launcher_failure_leaves_record_timed_from_its_start(tmp_path):
+    """For example, no thread is left: once, the launcher failed again by waiting for a listener that never started.
 
-    The monitor starts later than what starts fast: the page had no "start" of such a host.
+    The monitor starts later than fast programs, so that the page had no phase "start" for such a host.
     """
     job = job_of(tmp_path, 1)
     began = time.time() - 100
@@ -36,7 +36,7 @@ def test_a_launcher_that_fails_before_it_listens_leaves_a_record_that_counts_fro
 
 
 class Launcher:
-    """A job's launcher, as its monitor sees it."""
+    """The launcher's end of the link to a monitor."""
 
     def __init__(self, folder: Path, hosts: int = 1, **settings: str) -> None:
         self.job = job_of(folder, hosts, environment={f"ENTRYPOINT_{name}": value for name, value in settings.items()})
@@ -72,8 +72,8 @@ class Launcher:
         return self.feed.finish()
 
 
-def test_no_line_and_no_mark_ends_the_monitor(tmp_path):
-    """One example of each input that once ended it on every host, except for the metric's expression."""
+def test_no_output_line_or_mark_crashes_the_monitor(tmp_path):
+    """These inputs once ended the monitor on every host. Slow metric expressions have their own test."""
     metrics = json.dumps([{"Name": "loss", "Regex": "loss(x)?"}, {"Name": "slow", "Regex": "(([a-z=0-9 .:]+)+)+!"}])
     launcher = Launcher(tmp_path, METRICS=metrics, EMF="Tests")
     eventually(launcher.job.paths.marks.exists, within=60)
@@ -94,8 +94,8 @@ def test_no_line_and_no_mark_ends_the_monitor(tmp_path):
     assert not [words for words in launcher.said if "fault" in words or "Traceback" in words]
 
 
-def test_a_monitor_that_is_killed_is_begun_again_and_its_record_goes_on(tmp_path, monkeypatch):
-    """Also with the same clock: the host's was set forward by half an hour after the launcher had started."""
+def test_killed_monitor_is_restarted_and_its_record_continues(tmp_path, monkeypatch):
+    """Times stay consistent although the host's clock was set half an hour forward after the launcher's start."""
     monkeypatch.setattr(lines, "ZERO", time.time() - time.monotonic() - 1800, raising=False)
     launcher = Launcher(tmp_path)
     launcher.feed.show("script", b"step=1 loss=1\n")
@@ -115,7 +115,7 @@ def test_a_monitor_that_is_killed_is_begun_again_and_its_record_goes_on(tmp_path
     assert launcher.job.paths.report.exists()
 
 
-def test_a_monitor_that_is_killed_at_the_end_still_leaves_a_report(tmp_path):
+def test_monitor_killed_at_the_end_leaves_a_report(tmp_path):
     launcher = Launcher(tmp_path)
     launcher.has("process", "script", {"pid": os.getpid(), "role": "script", "task": "script"})
     launcher.kill_the_monitor()
@@ -123,7 +123,7 @@ def test_a_monitor_that_is_killed_at_the_end_still_leaves_a_report(tmp_path):
     assert launcher.lines("outcome") and launcher.job.paths.report.exists()
 
 
-def test_a_monitor_that_is_killed_each_time_is_no_silence_and_a_condition_is_not_dropped(tmp_path, monkeypatch):
+def test_repeatedly_killed_monitor_fails_job_with_required_checks(tmp_path, monkeypatch):
     monkeypatch.setattr(feeds, "PAUSE", 0.0)
     launcher = Launcher(tmp_path, hosts=2, REQUIRE_DISTRIBUTED="true", HANG_ACTION="fail")
     for number in range(1, 5):
@@ -141,7 +141,7 @@ def test_a_monitor_that_is_killed_each_time_is_no_silence_and_a_condition_is_not
     assert launcher.lines("outcome") and launcher.job.paths.report.exists(), "of the record that is there"
 
 
-def test_each_line_of_the_launcher_has_the_time_at_which_it_was_logged(tmp_path):
+def test_launcher_lines_keep_the_time_of_logging(tmp_path):
     launcher = Launcher(tmp_path)
     times = []
     for words in ("one", "two"):
@@ -155,7 +155,7 @@ def test_each_line_of_the_launcher_has_the_time_at_which_it_was_logged(tmp_path)
     assert times[0] - 0.001 <= one[0] <= times[1] and times[2] - 0.001 <= two[0] <= times[3]
 
 
-def test_a_host_without_another_process_says_so_and_tries_again(tmp_path, monkeypatch):
+def test_failed_monitor_start_is_logged_and_retried(tmp_path, monkeypatch):
     def no_process(*_: object) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
@@ -167,7 +167,7 @@ def test_a_host_without_another_process_says_so_and_tries_again(tmp_path, monkey
     assert launcher.ends() == ""
 
 
-def test_records_that_are_gone_are_not_advised_to_be_read(tmp_path):
+def test_lost_records_are_not_recommended_for_reading(tmp_path):
     (words,) = make_report(tmp_path / "record", tmp_path / "gone/report.html", within=120)
     assert "the records are gone from" in words and "entrypoint report" not in words
 
@@ -182,7 +182,7 @@ def pair():
         yield launcher, Messages(monitor)
 
 
-def test_lines_of_a_process_come_together_and_before_what_was_sent_later(pair):
+def test_lines_of_a_process_arrive_together_and_in_order(pair):
     launcher, inbox = pair
     ended = b'["ended",1,"rank 0",0]'
     for message in (b"Lrank 0\0a\n", b"Lrank 1\0x\n", b"Lrank 0\0b\n", ended, b"Urank 1\0" + b"70", b"Lrank 1\0y\n"):
@@ -198,7 +198,7 @@ def test_lines_of_a_process_come_together_and_before_what_was_sent_later(pair):
     assert list(inbox.take()) == []
 
 
-def test_the_end_comes_after_all_that_was_sent(pair):
+def test_end_event_arrives_after_all_earlier_events(pair):
     launcher, inbox = pair
     launcher.send(b"Lrank 0\0last\n")
     launcher.shutdown(socket.SHUT_WR)

@@ -1,4 +1,4 @@
-"""Test what counts as a hang and what does not, and the words for it. Times are made up."""
+"""Test which jobs count as hanging, and how a hang is described. Times are made up."""
 
 import threading
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ NOT_SEEN = Stand()
 
 
 def job(*used: float | dict[str, float] | None, seconds: float = AFTER) -> dict:
-    """Return ranks without progress for so long, by CPUs or by fields of Silent; None: a rank with progress."""
+    """Return silent ranks, each given by its CPU use or by fields of Silent; None stands for a rank with progress."""
     return {
         ("algo-1", f"rank {number}"): None
         if each is None
@@ -52,7 +52,7 @@ POLLS = {"cpus": 0.002, "main": 0.002, "ran": 0.002, "wakes": 20.0}
         pytest.param({}, True, False, id="nothing runs"),
     ],
 )
-def test_numbers_show_whether_a_job_may_hang(processes, may_spin, may_hang_):
+def test_usage_figures_show_whether_a_job_may_hang(processes, may_spin, may_hang_):
     assert may_hang(processes, AFTER, may_spin, NO_STALL) is may_hang_
 
 
@@ -101,13 +101,13 @@ ALIKE = {("algo-1", "rank 0"): DATA, ("algo-2", "rank 1"): DATA}
     ],
     ids=["one of four sleeps", "one of two is in no collective", "one is stopped", "all at one place", "many"],
 )  # fmt: skip
-def test_processes_that_the_others_wait_for_are_named(places, lacking, words):
+def test_processes_blocking_the_others_are_named(places, lacking, words):
     assert missing(places, NO_STALL) == lacking
     assert in_words(places, NO_STALL).startswith(words)
 
 
 class Heard(Hangs):
-    """What the coordinator hears of two hosts, line by line."""
+    """The coordinator's watch, with the lines that it receives of two hosts."""
 
     def __init__(self, after: float = AFTER, hosts: tuple[str, ...] = ("algo-1", "algo-2")) -> None:
         super().__init__(after, may_spin=False)
@@ -124,7 +124,7 @@ class Heard(Hangs):
             self.note(host, line_of(["stacks", 0.0, "worker", {"place": host, "inside": "", "doing": doing.value}]))
 
 
-def test_a_hang_is_told_once():
+def test_hang_is_reported_once():
     heard = Heard().silent("algo-1")
     assert heard.look(0) is None and heard.asked == 0
     heard.silent("algo-2")
@@ -141,7 +141,7 @@ def test_a_hang_is_told_once():
     assert heard.asked == 2, "it had gone on meanwhile"
 
 
-def test_a_host_that_sends_no_stacks_is_not_waited_for_for_ever():
+def test_waiting_for_a_hosts_stacks_is_bounded():
     heard = Heard().silent("algo-1", "algo-2")
     heard.look(0)
     heard.stacks("algo-1")
@@ -149,7 +149,7 @@ def test_a_host_that_sends_no_stacks_is_not_waited_for_for_ever():
     assert str(heard.look(Hangs.COLLECT_SECONDS + 1)["algo-2", "worker"]) == "an unknown place"
 
 
-def test_a_job_that_goes_on_while_stacks_are_taken_does_not_hang():
+def test_job_that_progresses_during_stack_dump_does_not_hang():
     heard = Heard().silent("algo-1", "algo-2")
     heard.look(0)
     heard.note("algo-2", line_of(["still", 0.0, {}]))
@@ -157,7 +157,7 @@ def test_a_job_that_goes_on_while_stacks_are_taken_does_not_hang():
     assert heard.look(1) is None
 
 
-def test_where_somebody_works_stacks_are_taken_again_later():
+def test_stacks_are_taken_again_if_a_process_works():
     heard = Heard().silent("algo-1", "algo-2")
     heard.look(0)
     heard.stacks("algo-1", doing=Doing.WORKS)
@@ -169,7 +169,7 @@ def test_where_somebody_works_stacks_are_taken_again_later():
     assert heard.look(AFTER + 2)
 
 
-def test_a_process_that_has_ended_is_not_waited_for():
+def test_stacks_of_an_ended_process_are_not_awaited():
     heard = Heard()
     heard.note("algo-2", line_of(["ended", 0.0, "worker", "exit code 0"]))
     heard.silent("algo-1").look(0)
@@ -177,7 +177,7 @@ def test_a_process_that_has_ended_is_not_waited_for():
     assert list(heard.look(1)) == [("algo-1", "worker")]
 
 
-def test_hangs_are_not_looked_for_without_the_setting():
+def test_hang_detection_is_off_without_the_setting():
     heard = Heard(after=0, hosts=("algo-1",)).silent("algo-1")
     assert heard.look(0) is None and heard.asked == 0
 
@@ -191,7 +191,7 @@ def look(signs: LastSigns, now: float, cpu=0.0, output=0, gpus=(), peer_bytes=0.
     signs.look(now, ["a", "b"], sample(used, gpus, peer_bytes), **more)
 
 
-def test_seconds_and_cpus_count_from_the_last_sign():
+def test_silence_and_cpu_use_count_from_the_last_progress():
     signs = LastSigns()
     look(signs, 0, output=5)
     for now in range(1, 11):
@@ -202,21 +202,21 @@ def test_seconds_and_cpus_count_from_the_last_sign():
     assert LastSigns().still(1000, least=1) == {}, "nothing runs"
 
 
-def test_a_process_that_gets_no_cpu_is_at_work():
+def test_process_starved_of_cpu_counts_as_working():
     signs = LastSigns()
     for now in range(11):
         signs.look(now, ["a"], sample({"a": {"cpu": 0.05}}), threads={"a": Work(waited=0.9)})
     assert signs.still(10, least=1)["a"][1] > 0.9
 
 
-def test_earlier_work_does_not_count():
+def test_work_before_the_window_does_not_count():
     signs = LastSigns(window=20)
     for now in range(61):
         look(signs, now, cpu=1.0 if now < 40 else 0.0)
     assert signs.still(60, least=1)["a"][1] < 0.1
 
 
-def test_work_before_threads_were_looked_at_does_not_count():
+def test_work_before_thread_sampling_does_not_count():
     signs = LastSigns(window=600)
     for now in range(60):
         look(signs, now, cpu=1.0, **({"threads": {"a": Work(waiters=1.0), "b": Work()}} if now > 20 else {}))
@@ -240,7 +240,7 @@ def test_work_before_threads_were_looked_at_does_not_count():
     ids=["output", "a GPU", "a message", "bytes between hosts", "bytes of files", "a slow loader",
          "a GPU that waits for another", "Horovod's questions", "a tracker's heartbeats"],
 )  # fmt: skip
-def test_some_signs_are_progress_and_signs_of_life_are_not(sign, at, is_progress):
+def test_only_signs_of_training_count_as_progress(sign, at, is_progress):
     signs = LastSigns()
     nothing = {"moved": {"a": 0.0, "b": 0.0}} if "moved" in sign else {}
     for now in range(31):
@@ -259,7 +259,7 @@ Missing ranks:
 """
 
 
-def test_horovods_warning_is_no_progress_and_tells_who_is_missing():
+def test_horovod_stall_warning_names_missing_ranks_and_is_not_progress():
     stalls = Stalls()
 
     def told() -> list:
@@ -275,7 +275,7 @@ def test_horovods_warning_is_no_progress_and_tells_who_is_missing():
     assert told() == [([0, 3], "0: [HorovodAllreduce] 3: [HorovodAllreduce, gradient_1]")]
 
 
-def test_a_rank_that_horovod_misses_is_named_until_the_stall_is_over():
+def test_rank_missed_by_horovod_is_named_until_the_stall_ends():
     places = {("algo-1", "rank 0"): DATA, ("algo-2", "rank 1"): REDUCE, ("algo-2", "rank 2"): REDUCE}
     heard = Hangs(AFTER, may_spin=True)
     heard.note("algo-2", line_of(["stalled", 0.0, [1], "1: [HorovodAllreduce]"]))
@@ -290,8 +290,8 @@ def test_a_rank_that_horovod_misses_is_named_until_the_stall_is_over():
     assert missing(places, heard.stall) == [("algo-2", "rank 2")], "and the next one does"
 
 
-def test_stacks_are_taken_by_one_thread_at_a_time_and_only_the_newest_count(monkeypatch, tmp_path):
-    """py-spy stops a process: another look at the same time takes it for one that a signal has stopped."""
+def test_one_thread_takes_stacks_and_newest_request_counts(monkeypatch, tmp_path):
+    """py-spy stops a process. A second py-spy at the same time would take it for stopped by a signal."""
     begun, go = [], threading.Event()
 
     def take(families, waiting):

@@ -13,7 +13,7 @@ CHILD = ("10.0.0.1", 50_000)  # another process of the same family
 
 
 def look(monkeypatch, used: dict[str, float], passed: list[tuple], *, listed: bool = True) -> tuple[dict, bool]:
-    """Let a script use so much in each second of half a minute; return its bytes of a second, and if it is silent."""
+    """Let a script use this in each of 30 seconds; return its bytes per second and whether it counts as silent."""
     moves, progress, found = Moves(), LastSigns(), {}
     monkeypatch.setattr(traffic, "inodes_of", lambda pids: dict.fromkeys(range(len(passed)), 7))
     for second in range(1, 31):
@@ -53,10 +53,10 @@ BYTES = {
 
 
 @pytest.mark.parametrize(("used", "passed", "bytes_", "is_progress"), BYTES.values(), ids=BYTES)
-def test_bytes_of_files_and_connections_are_progress_but_between_hosts(monkeypatch, used, passed, bytes_, is_progress):
+def test_file_and_external_network_bytes_are_progress(monkeypatch, used, passed, bytes_, is_progress):
     assert look(monkeypatch, used, passed) == ({"script": bytes_}, not is_progress)
 
 
-def test_without_the_kernels_list_bytes_of_connections_count_as_those_of_files(monkeypatch):
+def test_network_bytes_count_as_file_bytes_without_kernel_list(monkeypatch):
     found = look(monkeypatch, {"read": 90_000}, [(HERE, PEER, 90_000, 0)], listed=False)
     assert found == ({"script": 90_000}, False)

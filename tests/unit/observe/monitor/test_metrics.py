@@ -1,4 +1,4 @@
-"""Test which metrics are found in programs' output, and which words are not taken for one."""
+"""Test which metrics are found in programs' output, and which texts are not taken for metrics."""
 
 import json
 import math
@@ -52,7 +52,7 @@ def test_metrics_are_found_in_usual_formats(lines, found):
     assert read(*lines) == pytest.approx(found, nan_ok=True)
 
 
-def test_last_value_of_each_is_told_once():
+def test_last_value_of_each_metric_is_reported_once():
     reader = MetricReader()
     reader.read("".join(f"step={n} loss={1 / n}\n" for n in range(1, 3 * LAST_LINES)))
     assert reader.take() == {"step": 3 * LAST_LINES - 1, "loss": 1 / (3 * LAST_LINES - 1)}
@@ -72,7 +72,7 @@ def test_last_value_of_each_is_told_once():
         ["  Epoch 1/3", "9/9 [======] - loss: 1", "  Epoch 2/3", "1/9 [>.....] - loss: 3", "  Epoch 3/3"],
     ],
 )
-def test_lines_that_come_together_give_what_each_gives_by_itself(lines):
+def test_lines_in_one_piece_give_the_metrics_of_single_lines(lines):
     together, alone, found = MetricReader(), MetricReader(), {}
     for line in lines:
         together.read(f"{line}\n")
@@ -81,7 +81,7 @@ def test_lines_that_come_together_give_what_each_gives_by_itself(lines):
     assert together.take() == pytest.approx(found, nan_ok=True)
 
 
-def test_metrics_of_a_process_are_limited():
+def test_number_of_metrics_of_a_process_is_limited():
     reader = MetricReader()
     for number in range(2 * MOST):
         reader.read(f"loss_{number}=1\n")
@@ -94,20 +94,20 @@ def test_metrics_of_a_process_are_limited():
 
 
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1e400", "9" * 400, "9" * 5000], ids=lambda text: text[:6])
-def test_an_impossible_number_is_left_out(number):
+def test_impossible_metric_value_is_left_out(number):
     assert read(f"step={number} loss=1") == ({"loss": 1} if len(number) < 900 else {})
     assert read(f"Epoch 1/{number}", "loss=2").get("loss") == 2
     assert read("Epoch 3/4", f"{number}/8 [====>...] - loss: 3").get("loss", 3) == 3
     assert math.isfinite(sum(read("Epoch 3/4", f"{number}/{number} [====>...] - loss: 3 - steps: {number}").values()))
 
 
-def test_a_users_expression_finds_its_metric_beside_one_whose_group_matches_nothing():
+def test_user_regex_works_beside_one_with_unmatched_group():
     segm = r"mAP\(segm\)/IoU=0.5:0.95: ([0-9.]+)"
     wanted = json.dumps([{"Name": "mAP", "Regex": "mAP(x)?"}, {"Name": "segm", "Regex": segm}])
     assert read("mAP(segm)/IoU=0.5:0.95: 0.44", wanted=wanted) == {"segm": 0.44}
 
 
-def test_a_users_expression_that_goes_back_for_ever_is_named_and_left_out():
+def test_user_regex_with_endless_backtracking_is_named_and_dropped():
     endless, said = "(([a-z=0-9 .:]+)+)+!", []
     wanted = json.dumps([{"Name": "slow", "Regex": endless}, {"Name": "map", "Regex": "map: ([0-9.]+)"}])
     settings, *_ = read_settings({"ENTRYPOINT_METRICS": wanted}, {})
@@ -119,8 +119,8 @@ def test_a_users_expression_that_goes_back_for_ever_is_named_and_left_out():
     assert "the expression of 'slow'" in words and endless in words
 
 
-def test_a_slow_expression_costs_a_part_of_the_time_and_stays(monkeypatch):
-    """It reads as much as there is time for."""
+def test_slow_user_regex_is_kept_within_its_time_share(monkeypatch):
+    """The regex reads as much output as its share of time allows."""
     monkeypatch.setattr("entrypoint.observe.monitor.printed_metrics.AT_ONCE", 0.01)
     quadratic = WantedMetric("n", "a*a*b([0-9])", pytest.fail)
     lines = ["a" * 150] * 10_000
@@ -129,14 +129,14 @@ def test_a_slow_expression_costs_a_part_of_the_time_and_stays(monkeypatch):
     assert quadratic.last_in(["aab7"]) == 7
 
 
-def test_an_impossible_rank_in_a_stall_warning_is_left_out():
+def test_impossible_rank_in_stall_warning_is_left_out():
     printed = Printed((), print)
     printed.scan("rank 0", f"[W stall_inspector.cc:1] One or more\nMissing ranks:\n{'9' * 5000}: [a]\n1: [b]\n")
     printed.scan("rank 0", "loss=1\n")
     assert [(line.process, line.values) for line in printed.take_metrics()] == [("rank 0", {"loss": 1})]
 
 
-def test_last_lines_are_plain():
+def test_last_lines_have_no_control_characters():
     printed = Printed((), print)
     printed.scan("script", "a\x9b31mb\x1b]0;title\x07c\x85d\n")
     assert [(line.process, line.lines) for line in printed.take_lines()] == [("script", ["a31mb]0;titlecd"])]

@@ -1,4 +1,4 @@
-"""Test threads of real processes: those that only busy-wait, and that earlier use does not count for later silence."""
+"""Test that busy-waiting threads of real processes are recognised, and that their earlier CPU use is dropped."""
 
 import contextlib
 import subprocess
@@ -28,7 +28,7 @@ time.sleep(600)
 
 @contextlib.contextmanager
 def running(program: str, least: float, **options: bool) -> Iterator[tuple[int, Threads]]:
-    """Run a program until its thread is recognised as one that only waits; return its pid and what has looked at it."""
+    """Run a program until its thread is recognised as waiting; yield its pid and the observing `Threads`."""
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
         process.stdout.readline()
         threads = Threads()
@@ -46,8 +46,8 @@ def running(program: str, least: float, **options: bool) -> Iterator[tuple[int, 
             process.kill()
 
 
-def test_a_thread_that_asks_again_and_again_only_waits_and_its_earlier_use_does_not_count():
-    """As Horovod's thread, which takes much CPU time while its rank waits for others."""
+def test_polling_thread_only_waits_and_earlier_use_is_dropped():
+    """Horovod's thread does this: it takes much CPU time while its rank waits for other ranks."""
     with running(CYCLES, 0.05, ranks=True) as (pid, threads):
         assert Threads().look([pid]).waiters == 0.0  # of what are no ranks
         time.sleep(0.5)  # the job gets on, and nobody looks
@@ -69,7 +69,7 @@ time.sleep(600)
 """
 
 
-def test_nccl_in_a_collective_of_tensorflow_only_waits():
-    """On an H200, 2026-11-27: a thread of NCCL spun in vain, with the name of the thread that had started it."""
+def test_spinning_nccl_thread_counts_as_waiting():
+    """On an H200 on 2026-11-27, a thread of NCCL busy-waited under the name of the thread that had started it."""
     with running(NCCL_SPINS, 0.1):
         pass

@@ -1,8 +1,8 @@
-"""Test a recorded hang of a job on an H100 (2026-11-26, commit c5e62bb): the watch must find it, and act on it.
+"""Test that the watch finds a hang recorded on an H100 (2026-11-26, commit c5e62bb) and acts on it.
 
 Two ranks of Horovod with ENTRYPOINT_HANG_AFTER=20. Rank 1 sleeps in Python and never enters a broadcast, in which rank
 0 waits. One CPU is busy all the time: the thread of Horovod that reaches Open MPI first spins in it, at first rank 1's.
-The record of that time knows nothing of threads; and when it is played, nobody may look at the stacks.
+The record has no data on threads, and no stacks can be taken when it is replayed.
 """
 
 from pathlib import Path
@@ -21,9 +21,9 @@ RECORD = Path(__file__).parents[1] / "report" / "records" / "hang-algo-1.jsonl.g
 
 
 def play(tmp_path, monkeypatch, **environment: str) -> list[tuple[float, dict]]:
-    """Play the record to the coordinator's watch.
+    """Replay the record to the coordinator's watch.
 
-    Return what it sends to the launcher: seconds since the last progress, and the message.
+    Return the messages to the launcher, each with the seconds since the last progress.
     """
     clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now, time=lambda: clock.now)  # the record's
     monkeypatch.setattr("entrypoint.observe.monitor.job_watch.time", clock)
@@ -56,14 +56,14 @@ def play(tmp_path, monkeypatch, **environment: str) -> list[tuple[float, dict]]:
     return sent
 
 
-def test_a_hang_is_told_once_and_in_time(tmp_path, monkeypatch):
+def test_recorded_hang_is_reported_once_and_in_time(tmp_path, monkeypatch):
     ((seconds, message),) = play(tmp_path, monkeypatch)
     assert list(message) == ["say"] and AFTER <= seconds <= AFTER + 30
     assert message["say"].startswith("warning: no progress in any process for 20 s: rank 0 on algo-1, rank 1 on algo-1")
 
 
 @pytest.mark.parametrize(("action", "again"), [("fail", False), ("restart", True)])
-def test_the_setting_ends_the_job_with_the_missing_rank(tmp_path, monkeypatch, action, again):
+def test_hang_action_ends_the_job_and_names_the_missing_rank(tmp_path, monkeypatch, action, again):
     (_, warning), (seconds, message) = play(tmp_path, monkeypatch, ENTRYPOINT_HANG_ACTION=action)
     cause = message["blame"]
     assert f"warning: {cause.pop('error')}; all stacks are in" in warning["say"] and seconds <= AFTER + 30

@@ -1,4 +1,4 @@
-"""Test messages of scripts: what `sagemaker_tf_data.marks` sends, and what the monitor takes of any message."""
+"""Test messages of scripts: `sagemaker_tf_data.marks` sends them, and the monitor checks them."""
 
 import json
 import math
@@ -18,7 +18,7 @@ class Listener(Marks):
     """The monitor's end of the socket."""
 
     def hear(self) -> tuple[dict, dict, list]:
-        """Return {process: {what: [times, seconds]}}, {process: metrics}, and other lines, since the last call."""
+        """Return {process: {mark: [count, seconds]}}, {process: metrics} and other lines since the last call."""
         self.receive()
         metrics, lines = self.take()
         sums, others = {}, []
@@ -39,7 +39,7 @@ def marks(tmp_path):
 
 @pytest.fixture
 def teller(tmp_path, monkeypatch):
-    """Return a script's end of the socket, by which the library's functions tell, too."""
+    """Return a script's end of the socket, which the library's functions use as well."""
     made = []
 
     def make(process: str = "script", where: str = str(tmp_path / "marks.sock")) -> Teller:
@@ -54,7 +54,7 @@ def teller(tmp_path, monkeypatch):
 
 @pytest.fixture
 def send(tmp_path):
-    """Send a message that is no work of the library's: bytes, or fields of one."""
+    """Send a message that the library would not send: bytes, or the fields of a message."""
 
     def send(message: bytes = b"", **told: object) -> None:
         whole = {"process": "x", "marks": {}, "metrics": {}, "weights": [], **told}
@@ -64,7 +64,7 @@ def send(tmp_path):
     return send
 
 
-def test_what_a_script_tells_arrives_in_sums(marks, teller):
+def test_marks_of_a_script_arrive_as_sums(marks, teller):
     teller = teller("rank 3")
     teller.mark("step", 0.25)  # told at once
     teller.mark("step", 0.5)
@@ -97,20 +97,20 @@ def test_what_a_script_tells_arrives_in_sums(marks, teller):
      b"[" * 8000],
     ids=lambda message: message[:60],
 )  # fmt: skip
-def test_a_malformed_message_is_dropped_and_the_next_is_heard(marks, teller, send, message):
+def test_malformed_message_is_dropped_and_next_is_received(marks, teller, send, message):
     send(message)
     teller().mark("step", 1.0)
     sums, _, weights = marks.hear()
     assert sums["script"] == {"step": [1, 1.0]} and not sums.get("x") and not weights
 
 
-def test_an_impossible_number_costs_that_number(marks, send):
+def test_impossible_number_is_dropped_alone(marks, send):
     send(metrics={"step": math.inf, "epoch": 10**400, "loss": math.nan, "lr": 0.1, "note": "high"})
     metrics = marks.hear()[1]["x"]
     assert metrics.keys() == {"loss", "lr"} and math.isnan(metrics["loss"]), "a loss may be none, which is to be seen"
 
 
-def test_processes_and_names_without_end_do_not_fill_the_memory(marks, send):
+def test_endless_processes_and_names_use_bounded_memory(marks, send):
     send(marks={f"m{n}": [1, 1] for n in range(90)})
     assert len(marks.hear()[0]["x"]) == MOST_NAMES
     for number in range(MOST_PROCESSES + 50):
@@ -119,7 +119,7 @@ def test_processes_and_names_without_end_do_not_fill_the_memory(marks, send):
     assert len(marks.hear()[1]) == MOST_PROCESSES - 1
 
 
-def test_names_are_short_and_no_secrets(tmp_path, send):
+def test_mark_names_are_shortened_and_secrets_masked(tmp_path, send):
     secret = "hunter2-and-a-half"
     marks = Listener(tmp_path / "marks.sock", Secrets({"DB_PASSWORD": secret}).mask)
     send(marks={f"load {secret}": [1, 1]}, metrics={f"{secret}/loss": 1.0, "n" * 5000: 2.0})
@@ -133,20 +133,20 @@ def test_names_are_short_and_no_secrets(tmp_path, send):
     "model",
     [{"weights": 10**400}, {"weights": float("inf"), "dense": -1}, {"weights": [1], "strategy": {"a": 1}}, [7], 7],
 )
-def test_an_impossible_model_has_no_weights(marks, send, model):
+def test_impossible_model_sizes_are_bounded(marks, send, model):
     send(model=model)
     for known in marks.hear()[2]:
         assert 0 <= known.model["weights"] <= 1e15 and known.model["dense"] == 0
 
 
-def test_other_users_cannot_send(marks, tmp_path):
+def test_messages_of_other_users_are_refused(marks, tmp_path):
     assert (tmp_path / "marks.sock").stat().st_mode & 0o077 == 0
 
 
 # --- the library's end ---
 
 
-def test_without_a_monitor_nothing_happens(teller, tmp_path):
+def test_marks_do_nothing_without_a_monitor(teller, tmp_path):
     for where in ("", str(tmp_path / "none.sock")):
         nobody = teller("", where)
         nobody.mark("step", 1.0)
@@ -154,7 +154,7 @@ def test_without_a_monitor_nothing_happens(teller, tmp_path):
         nobody.weights(1, 1.0, 1.0)
 
 
-def test_what_is_told_before_the_monitor_listens_comes_with_the_next_message(teller, tmp_path):
+def test_marks_before_the_monitor_listens_are_sent_later(teller, tmp_path):
     early = teller()
     early.mark("step", 0.25)  # as the first step of a quick script
     early.metrics({"loss": 0.5})
@@ -166,7 +166,7 @@ def test_what_is_told_before_the_monitor_listens_comes_with_the_next_message(tel
     late.close()
 
 
-def test_a_monitor_that_does_not_read_keeps_no_step_waiting(marks, teller):
+def test_monitor_that_does_not_read_delays_no_step(marks, teller):
     teller = teller()
     began = time.monotonic()
     for step in range(2000):  # far more than a socket holds
@@ -174,7 +174,7 @@ def test_a_monitor_that_does_not_read_keeps_no_step_waiting(marks, teller):
     assert time.monotonic() - began < 30
 
 
-def test_timed_tells_how_long_batches_are_waited_for(marks, teller):
+def test_timed_reports_waiting_time_for_batches(marks, teller):
     teller = teller()
 
     def slow():
@@ -189,8 +189,8 @@ def test_timed_tells_how_long_batches_are_waited_for(marks, teller):
     assert sums["data_wait"][1] >= 0.15 > sums["compute"][1]
 
 
-def test_what_is_no_number_is_left_out_and_the_rest_is_told(marks, teller):
-    """Outside of a job this goes unnoticed; inside one, the training failed."""
+def test_non_numeric_metrics_are_dropped_and_others_sent(marks, teller):
+    """Such a value once failed the training, but only inside a job."""
     teller = teller()
     log_metrics(a=[1, 2], b="high", c=None, loss=0.5)
     with mark(("not", "a", "name")):
@@ -205,7 +205,7 @@ def test_what_is_no_number_is_left_out_and_the_rest_is_told(marks, teller):
 
 
 def fit(logs, *, every: int = 1, **of_keras) -> None:
-    """Call our callback as Keras does. `every`: steps between two sums of weights."""
+    """Call the library's callback as Keras does. `every`: steps between two sums of weights."""
     base = {"params": None, "model": SimpleNamespace(trainable_variables=[]), **of_keras}
     callback = keras_callback(weights_every=every, base=type("Callback", (), base))
     callback.on_train_begin()
@@ -217,7 +217,7 @@ def fit(logs, *, every: int = 1, **of_keras) -> None:
     callback.on_train_end()
 
 
-def test_a_model_without_trained_weights_is_fitted(marks, teller):
+def test_model_without_trainable_weights_can_be_fitted(marks, teller):
     teller()
     fit({"loss": 0.5})
     _, metrics, weights = marks.hear()
@@ -226,14 +226,14 @@ def test_a_model_without_trained_weights_is_fitted(marks, teller):
 
 @pytest.mark.parametrize("broken", [{"model": None}, {"model": SimpleNamespace(trainable_variables=[object()])},
                                     {"params": 7}])  # fmt: skip
-def test_no_training_fails_by_what_cannot_be_told(teller, broken):
+def test_unreportable_values_do_not_fail_the_training(teller, broken):
     teller()
     fit(7, **broken)
     fit({"loss": object()}, **broken)
     tell_weights(None, 7)
 
 
-def test_how_many_weights_are_trained_is_told(marks, teller):
+def test_number_of_trainable_weights_is_reported(marks, teller):
     teller()
     variables = [SimpleNamespace(shape=(3, 4)), SimpleNamespace(shape=())]
     fit({}, every=0, model=SimpleNamespace(trainable_variables=variables))

@@ -1,4 +1,4 @@
-"""Test connections as the kernel lists them."""
+"""Test which connections of a job are found in the kernel's list."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def test_bytes_exchanged_with_each_host_are_counted(connected):
     assert exchange.look([]) == {}, "of no process of the job"
 
 
-def test_connections_between_two_looks_are_noticed(monkeypatch):
+def test_connections_between_two_samples_are_noticed(monkeypatch):
     monkeypatch.setattr("entrypoint.observe.monitor.traffic.EVERY_SECONDS", 0.0)
     with socket.create_server((HOSTS[1].address, 0)) as server, socket.create_server((HOSTS[1].address, 0)) as control:
         ours = (control.getsockname()[1],)
@@ -81,8 +81,8 @@ def test_connections_between_two_looks_are_noticed(monkeypatch):
         assert not look(), "the launcher's own"
 
 
-def test_traffic_of_mpirun_is_not_training(connected, tmp_path):
-    """Open MPI sends all output of ranks to the coordinator over the network; the monitor took that for gradients."""
+def test_traffic_of_mpirun_does_not_count_as_training(connected, tmp_path):
+    """Open MPI sends all output of ranks to the coordinator. The monitor once took these bytes for gradients."""
     ours, theirs = connected
     addresses = {host.name: host.address for host in HOSTS[:2]}
     sampling = Sampling(read(tmp_path, 2, environment={"ENTRYPOINT_HOST_ADDRESSES": json.dumps(addresses)}))

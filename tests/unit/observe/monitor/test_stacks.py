@@ -1,4 +1,4 @@
-"""Test where real processes stand and what they do, by two looks: sleep, wait, spin, compute, ended."""
+"""Test that two samples of a real process show its place and activity: sleep, wait, spin, compute, ended."""
 
 import contextlib
 import os
@@ -116,7 +116,7 @@ def test_stacks_show_what_a_process_does(stacks, what):
     assert stands(stacks[what]) == STANDS[what]
 
 
-def test_our_own_frames_are_not_shown():
+def test_launcher_frames_are_not_shown():
     def thread(name, *files):
         return {"thread_name": name, "frames": [{"filename": file, "line": 1, "name": "f"} for file in files]}
 
@@ -125,8 +125,8 @@ def test_our_own_frames_are_not_shown():
     assert without_ours(threads) == [thread("MainThread", "train.py"), thread(None, "a.py")]
 
 
-def test_stacks_are_readable(stacks):
-    """They name the thread that a script waits for at its end; the text has the files of the frames."""
+def test_printed_stacks_name_threads_and_files(stacks):
+    """They name the thread that an ending script waits for. The text has the files of the frames."""
     place = stacks["has ended but for a thread"].place
     assert place.startswith("the end of the script, which waits for its thread uploader in program.py:")
     assert "program.py" in stacks["sleeps"].text

@@ -1,4 +1,4 @@
-"""Test when the weights of all processes are told to be equal, or to differ."""
+"""Test when the weights of all processes are reported as equal or as different."""
 
 import math
 
@@ -12,7 +12,7 @@ DIFFERS = [(step, 12.5, 12.9) for step in (500, 1000, 1500)]
 
 
 def told(sums: WeightSums, *rows: tuple[int, float | None, float | None]) -> tuple[bool, str] | None:
-    """Note rows of (step, norm of one process, norm of the other; None: not reported), and return the verdict."""
+    """Pass on rows of (step, norms of both processes; None if not reported); return the verdict."""
     for step, *norms in rows:
         for who, norm in zip((ONE, OTHER), norms, strict=True):
             if norm is not None:
@@ -35,19 +35,19 @@ def told(sums: WeightSums, *rows: tuple[int, float | None, float | None]) -> tup
         ([(500, 12.5, None)], None),  # one alone
     ],
 )
-def test_weights_are_compared_after_the_same_step(rows, equal):
+def test_weights_are_compared_at_the_same_step(rows, equal):
     found = told(WeightSums(), *rows)
     assert (found and found[0]) is equal
 
 
-def test_equal_weights_are_said_once_and_for_good():
+def test_equal_weights_are_reported_once_and_finally():
     sums = WeightSums()
     assert told(sums, (500, 12.5, 12.5)) == (True, f"{EQUAL}500")
     assert told(sums) is None
     assert told(sums, (2000, 12.5, 12.9), (2500, 12.5, 12.9), (3000, 12.5, 12.9)) is None
 
 
-def test_weights_that_differ_are_said_once_with_their_norms_and_cleared_if_they_are_equal_after_all():
+def test_different_weights_are_reported_once_and_withdrawn_if_equal_later():
     sums = WeightSums()
     assert told(sums, *DIFFERS) == (
         False,
@@ -59,7 +59,7 @@ def test_weights_that_differ_are_said_once_with_their_norms_and_cleared_if_they_
     assert told(sums, (3500, 12.5, 12.5)) == (True, f"{after_all}3500")
 
 
-def test_a_restarted_process_is_not_compared_with_its_past():
+def test_restarted_process_is_not_compared_with_earlier_weights():
     sums = WeightSums()
     for step, one, other in DIFFERS:
         sums.note(ONE, step, one, one / 2)

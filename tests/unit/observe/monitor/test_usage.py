@@ -1,4 +1,4 @@
-"""Test what a process, its descendants and its pipes use, beside what they do."""
+"""Test the measured usage of a process, its descendants and its pipes against their real work."""
 
 import os
 import socket
@@ -28,7 +28,7 @@ time.sleep(600)
 
 
 def work(worker: subprocess.Popen) -> None:
-    """Let it fork a child, and wait until both have worked."""
+    """Let the worker fork a child; wait until both have worked."""
     worker.stdin.write(b"\n")
     worker.stdin.flush()
     for _ in range(2):
@@ -44,7 +44,7 @@ def worker():
         os.killpg(process.pid, 9)
 
 
-def test_a_process_is_measured_with_its_child(worker):
+def test_usage_of_a_process_includes_its_child(worker):
     usage = ProcessUsage()
     running = {"worker/0": worker.pid}
     before = usage.look(running)["worker/0"]
@@ -61,7 +61,7 @@ def test_a_process_is_measured_with_its_child(worker):
     assert usage.look(running)["worker/0"].get("cpu", 0) < 0.1
 
 
-def test_a_hosts_figures_are_those_that_psutil_reads(tmp_path):
+def test_host_figures_equal_those_of_psutil(tmp_path):
     def counters() -> list[int]:
         whole = {path.parent.name for path in Path("/sys/block").glob("*/device")}
         disks = [each for name, each in psutil.disk_io_counters(perdisk=True, nowrap=False).items() if name in whole]
@@ -93,8 +93,8 @@ def test_a_hosts_figures_are_those_that_psutil_reads(tmp_path):
     assert memory_limit() <= psutil.virtual_memory().total
 
 
-def test_a_disk_counts_once(tmp_path, monkeypatch):
-    """Partitions, LVM, RAID and loop devices lie on disks that count already."""
+def test_each_disk_counts_once(tmp_path, monkeypatch):
+    """Partitions, LVM, RAID and loop devices are not counted: they lie on disks that are."""
     for name in ("nvme0n1/device", "nvme1n1/device", "dm-0/slaves", "md127/md", "loop3/loop", "zram0/queue"):
         (tmp_path / "block" / name).mkdir(parents=True)
     monkeypatch.setattr(sampling, "BLOCKS", tmp_path / "block")
@@ -104,7 +104,7 @@ def test_a_disk_counts_once(tmp_path, monkeypatch):
     sampling.is_disk.cache_clear()
 
 
-def test_a_child_that_comes_later_and_one_that_loses_its_parent(worker):
+def test_family_gains_new_children_and_drops_orphans(worker):
     known = parents()
     assert families({"worker/0": worker.pid}, known) == {"worker/0": [worker.pid]}
     work(worker)
@@ -122,7 +122,7 @@ def waits_in_open(pid: int) -> bool:
     return Path(f"/proc/{pid}/wchan").read_text() in ("wait_for_partner", "fifo_open")
 
 
-def test_a_pipe_is_measured_through_its_reader_and_never_opened(tmp_path):
+def test_pipe_is_measured_through_its_reader_without_opening(tmp_path):
     fifo = tmp_path / "train_0"
     os.mkfifo(fifo)
     pipes = {"train": f"{tmp_path}/train_"}

@@ -1,4 +1,4 @@
-"""Test stacks of processes that are busy or wait in a library: frames in py-spy's form, invented counters."""
+"""Test how stacks of busy or waiting processes are described, with frames as of py-spy and made-up counters."""
 
 from pathlib import Path
 
@@ -52,19 +52,19 @@ def look(at: float, *frames: dict, used: float = 0.0, waits: str = "") -> StackL
         pytest.param([], 0.0, "folio_wait_bit_common", Doing.DISK, id="waits for a disk"),
     ],
 )
-def test_a_main_threads_stack_shows_what_it_does(frames, used, waits, doing):
+def test_main_thread_stack_shows_its_activity(frames, used, waits, doing):
     found = stand(PID, look(1.0, *frames, waits=waits), look(4.0, *frames, used=used, waits=waits))
     assert (found.doing, found.place) == (doing, "train.py:9 step")
 
 
-def test_a_main_thread_that_goes_on_works():
+def test_main_thread_whose_stack_changes_counts_as_working():
     later = {**OWN, "line": 10}
     second = look(4.0)
     second.stacks[0]["frames"][0] = later
     assert stand(PID, look(1.0), second).doing is Doing.WORKS
 
 
-def test_without_stacks_the_kernel_says_what_a_process_does():
+def test_kernel_state_shows_activity_without_stacks():
     first, second = (StackLook(at=at, used={PID: 0.0}, names={PID: "python"}) for at in (1.0, 4.0))
     assert stand(PID, first, second).doing is Doing.UNKNOWN
     asleep = StackLook(at=4.0, used={PID: 0.0}, names={PID: "python"}, waits={PID: "hrtimer_nanosleep"})
@@ -80,15 +80,15 @@ def test_without_stacks_the_kernel_says_what_a_process_does():
         "/opt/venv/lib/python3.11/site-packages/keras/src/utils/traceback_utils.py",
     ],
 )
-def test_wrappers_of_a_librarys_function_are_not_named(path):
+def test_library_wrappers_are_not_named_in_stacks(path):
     around = {**OWN, "name": "wrap.<locals>.around", "filename": path}
     frames = (FUTEX, EXECUTE, ALLREDUCE, around)
     found = stand(PID, look(1.0, *frames), look(4.0, *frames))
     assert str(found) == "train.py:9 step, in horovod.allreduce (waits in a collective)"
 
 
-def test_our_program_around_a_rank_is_not_the_users_code_wherever_our_package_lies():
-    """A rank's parent is a program of ours, which in a checkout is not in site-packages."""
+def test_launcher_wrapper_of_a_rank_is_not_user_code():
+    """The parent of a rank is one of our programs, which in a checkout lies outside site-packages."""
     ours = {**python("main", "rank.py"), "filename": str(Path(entrypoint.__file__).with_name("programs") / "rank.py")}
     found = [look(at) for at in (1.0, 4.0)]
     for each in found:

@@ -1,4 +1,4 @@
-"""Test what the coordinator reports of hosts that train alone, and when it ends the job. Records are made up."""
+"""Test how the coordinator reports hosts that train alone, and when it ends the job. Records are made up."""
 
 import json
 import time
@@ -22,7 +22,7 @@ GROUPS = {"workers": ["algo-1", "algo-2"], "data": ["algo-3"]}
 
 
 class Watched:
-    """Two hosts that take 10 steps a second; their records are read every two seconds."""
+    """A job of two hosts that take 10 steps a second; their records are read every two seconds."""
 
     def __init__(self, tmp_path, environment):
         job = read(tmp_path, 3, MWMS, environment, groups=GROUPS)
@@ -54,7 +54,7 @@ class Watched:
                 self.write(mine, others)
 
     def end(self, *more, kind="succeeded"):
-        """Have the job end, with more lines of the coordinator's record."""
+        """End the job, with more lines of the coordinator's record."""
         own = [["outcome", self.now, {"kind": kind, "exit_code": 0, "cause": None}], *more]
         self.own += own
         record = Record(self.records / "algo-1.jsonl.gz", pytest.fail)
@@ -86,7 +86,7 @@ def watched(tmp_path):
 
 
 @pytest.mark.parametrize("environment, blamed", [(REQUIRED, [("trains alone", 78)]), ({}, [])])
-def test_hosts_that_train_alone_are_told_and_ended_once_it_has_stayed_so_if_required(watched, environment, blamed):
+def test_separate_training_is_reported_and_ends_job_if_required(watched, environment, blamed):
     job = watched(environment)
     job.train(60)
     (said,) = job.said
@@ -97,7 +97,7 @@ def test_hosts_that_train_alone_are_told_and_ended_once_it_has_stayed_so_if_requ
     assert job.said == [said] and all(each["error"] == said for each in job.blamed)
 
 
-def test_hosts_that_train_together_after_all_are_not_ended(watched):
+def test_hosts_that_later_train_together_are_not_ended(watched):
     job = watched()
     job.train(80)
     job.train(200, exchange=10**8, weights=10**6, dense=10**6, workers=2)
@@ -108,7 +108,7 @@ OUTSIDE = {"weights": 10**6, "dense": 10**6, "made": 2, "made_at": "train.py:31"
 INSIDE = {**OUTSIDE, "exchange": 10**7, "workers": 2, "strategy": "CollectiveAllReduceStrategy"}
 
 
-def test_a_short_job_whose_hosts_trained_alone_is_told_at_its_end_and_recorded(watched):
+def test_separate_training_of_a_short_job_is_reported_at_its_end(watched):
     job = watched({})
     job.train(6, **OUTSIDE)
     assert job.said == []
@@ -122,15 +122,15 @@ def test_a_short_job_whose_hosts_trained_alone_is_told_at_its_end_and_recorded(w
 
 
 @pytest.mark.parametrize("kind, trained", [("failed", OUTSIDE), ("stopped", OUTSIDE), ("succeeded", INSIDE)])
-def test_a_short_job_that_did_not_succeed_or_trained_in_its_strategy_is_told_nothing(watched, kind, trained):
+def test_short_failed_or_distributed_job_gets_no_warning(watched, kind, trained):
     job = watched({})
     job.train(6, **trained)
     job.end(kind=kind)
     assert job.said == [] and job.found == []
 
 
-def test_records_that_come_late_are_read_by_their_times(watched):
-    """A follower's record comes in pieces, the last ones with its end; its processes start when the others' do."""
+def test_late_records_are_ordered_by_their_times(watched):
+    """A follower's record comes in pieces, the last ones at its end. Its processes start with the others."""
     job = watched({})
     for now in range(2, 42, 2):
         job.own += [
@@ -145,7 +145,7 @@ def test_records_that_come_late_are_read_by_their_times(watched):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_host_that_only_evaluates_is_not_waited_for(workers, tmp_path):
+def test_verdict_does_not_wait_for_an_evaluator_host(workers, tmp_path):
     job = read(tmp_path, 3, MWMS, {}, groups={"workers": ["algo-1", "algo-2", "algo-3"]})
     names = {f"algo-{n}": f"worker/{n - 1}" if n <= workers else "evaluator/0" for n in (1, 2, 3)}
     sent = []
@@ -160,7 +160,7 @@ def test_a_host_that_only_evaluates_is_not_waited_for(workers, tmp_path):
     assert [each["say"][:45] for each in sent] == ["distributed: NO: every host trains alone (exc"] * (workers - 1)
 
 
-def test_an_unclear_verdict_ends_nothing(watched):
+def test_unclear_verdict_does_not_end_the_job(watched):
     job = watched()
     job.train(400, exchange=2000)
     assert len(job.said) == 1 and job.said[0].startswith("distributed: unclear: 2 hosts exchange") and job.blamed == []
@@ -171,7 +171,7 @@ def differ(job, *steps):
         job.write(["weights", 0, "worker/0", step, 1.0, 1.0], ["weights", 0, "worker/1", step, 2.0, 2.0])
 
 
-def test_an_evaluator_and_hosts_outside_of_the_distribution_train_alone_as_they_are_meant_to(watched):
+def test_evaluator_and_undistributed_hosts_get_no_warning(watched):
     job = watched()
     outside = Record(job.records / "algo-3.jsonl.gz", pytest.fail)
     outside.add(line_of(["process", 0, "script", {"pid": 1}]))
@@ -185,7 +185,7 @@ def test_an_evaluator_and_hosts_outside_of_the_distribution_train_alone_as_they_
     assert [words[:16] for words in job.said] == ["distributed: yes"] and job.blamed == []
 
 
-def test_weights_that_differ_end_the_job(watched):
+def test_different_weights_end_the_job(watched):
     job = watched()
     differ(job, 100, 200)
     assert job.said == []
@@ -193,7 +193,7 @@ def test_weights_that_differ_end_the_job(watched):
     assert "distributed: NO: weights differ" in job.said[0] and [each["code"] for each in job.blamed] == [78]
 
 
-def test_weights_that_are_averaged_now_and_then_end_nothing(watched):
+def test_periodically_averaged_weights_do_not_end_the_job(watched):
     job = watched()
     for _ in range(4):
         job.train(18, weights=10**6, dense=10**6)
@@ -202,7 +202,7 @@ def test_weights_that_are_averaged_now_and_then_end_nothing(watched):
     assert "distributed: yes" in job.said[0] and "weights differ" in job.said[1] and job.blamed == []
 
 
-def test_malformed_and_odd_lines_of_another_host_cost_these_lines(watched):
+def test_malformed_lines_of_another_host_are_dropped_alone(watched):
     job = watched()
     (job.records / WATCHED).touch()
     for line in (b'["process",1,7,8]', b'["still', b'["still",1,{"a":[]}]', b'["sample",1,1,{},{},{"algo-1":[1]}]'):
@@ -211,8 +211,8 @@ def test_malformed_and_odd_lines_of_another_host_cost_these_lines(watched):
     assert "hello" in (job.records / STATE).read_text()
 
 
-def test_the_lines_of_long_records_are_noted_one_by_one(watched, monkeypatch):
-    """A monitor that starts again reads whole records of all hosts, of which each may expand to a gigabyte."""
+def test_long_records_are_processed_line_by_line(watched, monkeypatch):
+    """A restarted monitor reads whole records of all hosts. Each may expand to a gigabyte."""
     watch, noted = watched().watch, []
     monkeypatch.setattr(watch._view, "note", lambda host, line: noted.append(line.at))
 
@@ -226,7 +226,7 @@ def test_the_lines_of_long_records_are_noted_one_by_one(watched, monkeypatch):
     assert noted == [1.0, 2.0, 3.0]
 
 
-def test_no_setting_of_a_wall_clock_changes_whether_the_live_page_is_open_or_a_host_is_silent(watched, monkeypatch):
+def test_wall_clock_change_affects_neither_page_visits_nor_silence(watched, monkeypatch):
     job, real = watched(), time.time
     (job.records / WATCHED).touch()
     monkeypatch.setattr(time, "time", lambda: real() + 3600)

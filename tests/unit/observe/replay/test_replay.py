@@ -1,4 +1,4 @@
-"""Test the policy's history and replay/: what a host knew and decided, replayed to the same end."""
+"""Test that replay/ leads from a host's recorded events to the same decisions and outcome."""
 
 import gzip
 import json
@@ -30,7 +30,7 @@ BEGAN = 1000.0
 
 
 class Life:
-    """One host's policy, and the record that its launcher would have written."""
+    """The policy of one host, with the record that its launcher would have written."""
 
     def __init__(self, folder, hosts=2):
         self.job = job_of(folder, hosts, {"sagemaker_program": "train.py"}, {"ENTRYPOINT_MODE": "single"})
@@ -66,7 +66,7 @@ class Life:
 
 @pytest.fixture
 def life(tmp_path):
-    """Return a coordinator whose follower fails after two minutes in which nothing else happened."""
+    """Return a coordinator whose follower fails after two quiet minutes."""
     life = Life(tmp_path)
     life.on(0.1, events.Prepared(flags=frozenset()), events.Ended(name="prepare", exit=Exit(code=0)))
     met = Report(host="algo-2", ready=frozenset({"prepare", "preflight"}))
@@ -89,8 +89,8 @@ def life(tmp_path):
     return life
 
 
-def test_a_history_is_played_to_the_same_decisions(life):
-    """The replay makes up for ticks that were not recorded: otherwise the policy would take the host for lost."""
+def test_replayed_history_gives_the_same_decisions(life):
+    """The replay adds ticks that were not recorded; without them the policy would take the host for lost."""
     assert sum(line["dropped"] for line in life.decisions) > 20 and len(life.record) < 6000
     played = timeline.play(timeline.read(life.record))
     assert played.differs is None and played.same_outcome and played.incomplete == []
@@ -98,7 +98,7 @@ def test_a_history_is_played_to_the_same_decisions(life):
     assert len(played.steps) == len(life.decisions)
 
 
-def test_a_report_before_the_next_deadline_decides_nothing_in_a_replay_either(tmp_path):
+def test_report_before_the_deadline_triggers_no_replayed_decision(tmp_path):
     life = Life(tmp_path, hosts=3)
     life.on(0.1, events.Prepared(flags=frozenset()), events.Ended(name="prepare", exit=Exit(code=0)))
     met = [Report(host=f"algo-{n}", ready=frozenset({"prepare", "preflight"})) for n in (2, 3)]
@@ -112,8 +112,8 @@ def test_a_report_before_the_next_deadline_decides_nothing_in_a_replay_either(tm
     assert played.differs is None and played.incomplete == []
 
 
-def test_all_calls_of_the_last_seconds_are_kept():
-    """A limit of 10 s, as that of an mpirun that does not end, may begin at a call without consequence."""
+def test_history_keeps_all_calls_of_the_last_seconds():
+    """A limit of 10 s, such as that for the end of mpirun, may start at a call without actions."""
     written = []
     history = History(2, 0.0, written.append)
     for tenth in range(110):  # near its end, a job is looked at each 0.1 s
@@ -124,7 +124,7 @@ def test_all_calls_of_the_last_seconds_are_kept():
     assert written[-1]["dropped"] == 0
 
 
-def test_a_policy_that_got_another_end_and_decides_otherwise_is_reported(life, capsys):
+def test_differing_replayed_decision_is_reported(life, capsys):
     text = gzip.decompress(life.record).decode().replace('"ValueError: x"', '"KeyError: y"')
     text = text.replace('"exit_code": 1, "cause": null', '"exit_code": 2, "cause": null')
     code = timeline.replay({"algo-1": gzip.compress(text.encode())}, None)
@@ -132,7 +132,7 @@ def test_a_policy_that_got_another_end_and_decides_otherwise_is_reported(life, c
     assert "the job's was failed, exit code 2: this version decides otherwise" in capsys.readouterr().out
 
 
-def test_a_replay_is_printed_in_words(life, capsys):
+def test_replay_is_printed_in_words(life, capsys):
     cause = '{"host": "algo-2", "process": "script", "what": "exit code 1", "error": "ValueError: x"}'
     before, end, outcome = gzip.decompress(life.record).decode().rpartition('["outcome"')
     text = before + end + outcome.replace('"cause": null', f'"cause": {cause}')
@@ -160,19 +160,19 @@ def test_missing_events_are_reported(life, capsys):
     assert "incomplete: algo-1: 1 events are not in the record" in capsys.readouterr().out
 
 
-def test_records_that_cannot_be_played(tmp_path, life):
+def test_unusable_records_are_refused_by_replay(tmp_path, life):
     with pytest.raises(ConfigError, match="no record says what its job was"):
         timeline.replay({"algo-1": gzip.compress(b'["host", 1, {"host": "algo-1"}]\n')}, None)
     with pytest.raises(ConfigError, match="--host is 'algo-7'; the records are of algo-1"):
         timeline.replay({"algo-1": life.record}, "algo-7")
 
 
-def test_a_record_that_is_cut_is_played_as_far_as_it_goes(life):
+def test_truncated_record_is_replayed_to_its_end(life):
     played = timeline.play(timeline.read(life.record[: len(life.record) * 2 // 3]))
     assert played.differs is None and played.steps
 
 
-def test_secrets_are_not_in_a_description(tmp_path):
+def test_replayed_job_description_has_no_secrets(tmp_path):
     job = job_of(tmp_path, 1, {"sagemaker_program": "train.py", "api_key": "k-17-hidden-91"})
     environment = {"ENTRYPOINT_TOKEN": "t-23-hidden-55", "SM_X": "holds k-17-hidden-91", "PATH": "/bin"}
     environment["SM_Y"] = "y" * 9999
@@ -180,7 +180,7 @@ def test_secrets_are_not_in_a_description(tmp_path):
     assert "hidden" not in told and "/bin" not in told and "yyy" not in told
 
 
-def test_jobs_of_very_many_hosts_have_no_history():
+def test_jobs_of_very_many_hosts_record_no_history():
     written = []
     history = History(MOST_HOSTS + 1, 0.0, written.append)
     history.note([events.Signalled(number=15)], 1.0, [events.Say(message="x")])
@@ -249,11 +249,11 @@ ALONE = [line_of(["process", 100.0, "script", {"pid": 1}])]  # its record just e
         "a lost host and a frozen one",
     ],
 )
-def test_what_was_done_to_a_job_becomes_faults(records, wanted):
+def test_recorded_failures_become_injected_faults(records, wanted):
     assert list(faults({f"algo-{n}": record for n, record in enumerate(records, 1)})) == wanted
 
 
-def test_a_rerun_has_the_jobs_settings(life):
+def test_rerun_command_has_the_jobs_settings(life):
     environment = {"ENTRYPOINT_RESTARTS": "2", "ENTRYPOINT_TOKEN": "***", "ENTRYPOINT_CONTROL_PORT": "7", "SM_X": "1"}
     asked = replace(
         line_of(life.lines[1]), environment=environment, hyperparameters={"sagemaker_program": "a.py", "lr": 0.1}
@@ -267,15 +267,15 @@ def test_a_rerun_has_the_jobs_settings(life):
     assert words[-5:] == ["a=", "b=x=1", "c=[1, 'y']", "d=as it is", "e=False"], "as the script got them"
 
 
-def test_a_rerun_names_what_its_command_lacks(life):
-    """A newcomer gets the list, not a KeyError of the script."""
+def test_rerun_lists_what_its_command_lacks(life):
+    """The user gets this list instead of a KeyError of the script."""
     life.lines[1][2]["inputdataconfig"] = {"training": {}}
     life.lines[1][2]["hyperparameters"] |= {"password": "***"}
     told = timeline.lacks({"algo-1": life.record})
     assert "--channel training=DIR" in told and "--hyperparameters password=..." in told and "--env" in told
 
 
-def test_a_program_that_is_not_there_is_one_error(life, tmp_path, capsys, monkeypatch):
+def test_missing_program_of_a_rerun_is_one_error(life, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "algo-1.jsonl.gz").write_bytes(life.record)
     assert run(["replay", str(tmp_path), "--rerun", "nothere.py"], {}) != 0
@@ -283,7 +283,7 @@ def test_a_program_that_is_not_there_is_one_error(life, tmp_path, capsys, monkey
     assert said.err.count("error: ") == 1 and "there is no program" in said.err
 
 
-def test_a_host_whose_launcher_had_a_fault_decided_nothing():
+def test_host_with_launcher_fault_made_no_decision():
     cause = {"host": "algo-1", "process": "", "what": FAULT, "error": "RuntimeError: can't start new thread"}
     outcome = OutcomeLine(kind="failed", exit_code=70, cause=cause)
     recorded = timeline.Recorded(about=None, described=None, decided=[], outcome=outcome)
@@ -300,8 +300,8 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def test_lines_of_a_history_that_cannot_be_read_cost_these_lines(life, capsys):
-    """A record comes from wherever a user got it."""
+def test_unreadable_history_lines_are_dropped_alone(life, capsys):
+    """Records may come from any source."""
     hostile = [["decided", BEGAN + 3, line] for line in HOSTILE]
     more = [["host", BEGAN, 7], ["described", BEGAN, "x"], ["outcome", BEGAN, {}], ["outcome", BEGAN, 5],
             ["process", BEGAN, [], {}], ["lines", BEGAN, [], ["a"]], ["lines", BEGAN, "script", {"a": "b"}],
@@ -315,7 +315,7 @@ def test_lines_of_a_history_that_cannot_be_read_cost_these_lines(life, capsys):
     assert timeline.compare({"algo-1": life.record}, {"algo-1": life.record}) == 0
 
 
-def test_what_a_record_says_is_no_command_to_the_terminal(life, capsys):
+def test_replay_escapes_terminal_control_sequences(life, capsys):
     life.on(125.0, events.Broken(what="\x1b]0;owned\x07", why="\x9b31m", code=1))
     timeline.replay({"algo-1": life.record}, None)
     said = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Test the report's file, its sources of records, and the command that makes it again."""
+"""Test the file of the report, the sources of its records, and `entrypoint report`."""
 
 import io
 import json
@@ -53,7 +53,7 @@ def data_of(page: Path) -> dict:
 
 
 def of_worker(name: str = "algo-1", seconds: int = 60) -> HostRecord:
-    """Return a worker's record without the job's end."""
+    """Return the record of a worker, without the job's outcome."""
     made = trained(name, 2, process="worker/0", role="worker", seconds=seconds)
     made.drop("outcome")
     return made
@@ -70,7 +70,7 @@ def ended(kind: str, code: int, *, sigterm: bool = False, said: str = "", **caus
 
 
 def coordinator_lost() -> list[HostRecord]:
-    """Return a coordinator's record that was cut, and one of a host that knows more."""
+    """Return a truncated record of the coordinator, and one of a host that found the coordinator lost."""
     other = of_worker("algo-2")
     other.ends(70, "failed", 69, {"host": "algo-1", "process": "", "what": "does not answer", "error": ""})
     return [of_worker(seconds=20), other]
@@ -115,7 +115,7 @@ ENDINGS = {  # how a job ended, and what the report says first
 
 
 class TestPage:
-    def test_the_page_is_one_file(self, tmp_path):
+    def test_report_page_is_one_file(self, tmp_path):
         make({"algo-1": trained(job="my-job").data}, tmp_path / "report.html")
         page = (tmp_path / "report.html").read_text("utf-8")
         assert "<title>my-job: succeeded</title>" in page and "var uPlot=" in page and "Leon Sorokin" in page
@@ -123,7 +123,7 @@ class TestPage:
         assert "default-src 'none'" in page and page.count("<script") == 3 == page.count("</script>")
         assert not list(tmp_path.glob(".*"))
 
-    def test_no_text_of_a_job_ends_the_pages_script(self, tmp_path):
+    def test_job_text_cannot_close_the_pages_script_tag(self, tmp_path):
         record = trained(job=HOSTILE)
         record.add("said", 3, HOSTILE)
         make({"algo-1": record.data}, tmp_path / "report.html")
@@ -133,18 +133,18 @@ class TestPage:
         assert [3, 0, HOSTILE] in data_of(page)["said"]
         assert json.loads(as_script({HOSTILE: "\ud800"})) == {HOSTILE: "\ud800"}
 
-    def test_the_worst_verdicts_can_be_read_from_its_head(self, tmp_path):
+    def test_worst_verdicts_are_readable_from_page_head(self, tmp_path):
         lines = make({"algo-1": trained(sample=ILL).data}, tmp_path / "report.html")
         assert lines == told_in(tmp_path / "report.html", "verdict")
         assert lines[0].startswith("warning: disk: algo-1: 5 GB of 100 GB are free at the end (5 %); keep fewer")
         assert told_in(tmp_path / "none.html", "verdict") == []
 
-    def test_a_line_of_a_verdict_is_one_line(self, tmp_path):
+    def test_each_verdict_is_one_line(self, tmp_path):
         channels = {"a\x1b[31m\nb": {"files": 10**6, "bytes": 10}}
         (line,) = make({"algo-1": trained(channels=channels).data}, tmp_path / "report.html")
         assert line.isprintable() and "channel a [31m b has" in line
 
-    def test_a_long_job_takes_no_more_room(self, tmp_path):
+    def test_page_size_does_not_grow_with_job_length(self, tmp_path):
         sizes = []
         for seconds in (1000, 8000):
             make({"algo-1": trained(seconds=seconds, loss=0.9999).data}, tmp_path / "report.html")
@@ -154,14 +154,14 @@ class TestPage:
 
 class TestCommand:
     @pytest.mark.parametrize("name", ENDINGS)
-    def test_how_it_ended_comes_first(self, command, tmp_path, name):
+    def test_job_outcome_comes_first_on_the_page(self, command, tmp_path, name):
         records, wanted = ENDINGS[name]
         out = command(write(tmp_path / "record", *records()))[1].splitlines()
         line = next((line for line in out if re.match(wanted, line)), "")
         assert line, out
         assert out[:1] == told_in(Path("report.html"), "ending") and (line == out[0] or name == "unknown")
 
-    def test_the_last_output_of_who_failed_first_is_on_the_page(self, command, tmp_path):
+    def test_last_output_of_first_failed_process_is_on_the_page(self, command, tmp_path):
         first, second = of_worker(), of_worker("algo-2")
         second.add("lines", 65, "worker/0", ["Traceback ...", HOSTILE])
         first.ends(66, "failed", 1, CAUSE)
@@ -172,33 +172,33 @@ class TestCommand:
         "below",
         ["", "record", "data/record", "output/data/record", "ml/output/data/record", "algo-1/ml/output/data/record"],
     )
-    def test_a_folder_of_records_or_one_above(self, command, tmp_path, below):
+    def test_command_accepts_record_folder_or_its_parent(self, command, tmp_path, below):
         write(tmp_path / "job" / below, trained(sample=ILL))
         code, out, _ = command(tmp_path / "job")
         assert code == 0 and out.splitlines()[0].startswith("warning: disk") and "report   report.html" in out
         assert data_of(Path("report.html"))["job"]["outcome"]["kind"] == "succeeded"
 
-    def test_an_archive_of_which_nothing_is_unpacked(self, command, tmp_path):
+    def test_command_reads_archive_without_unpacking(self, command, tmp_path):
         members = [("record/algo-1.jsonl.gz", trained("algo-1", 2).data), ("../../record/algo-2.jsonl.gz", b"x")]
         (tmp_path / "output.tar.gz").write_bytes(archive(*members, ("model.h5", b"...")))
         assert command(tmp_path / "output.tar.gz")[0] == 0
         assert [path.name for path in Path().iterdir()] == ["report.html"] and not list(tmp_path.glob("record"))
         assert [host["name"] for host in data_of(Path("report.html"))["hosts"]] == ["algo-1", "algo-2"]
 
-    def test_an_archive_that_was_cut(self, command, tmp_path):
+    def test_command_reads_truncated_archive(self, command, tmp_path):
         whole = archive(("record/algo-1.jsonl.gz", trained().data), ("rest", bytes(range(256)) * 4000))
         (tmp_path / "output.tar.gz").write_bytes(whole[: len(whole) * 2 // 3])
         code, out, _ = command(tmp_path / "output.tar.gz")
         assert code == 0 and "No problems found" in out
 
-    def test_the_price_is_that_of_the_command_or_of_the_job(self, command, tmp_path):
+    def test_price_comes_from_the_command_or_the_job(self, command, tmp_path):
         write(tmp_path / "record", trained(price=18.0))
         for words, price in ((["--price", "36"], 36), ([], 18)):
             assert command(tmp_path / "record", *words, "--output", tmp_path / "mine.html")[0] == 0
             bill = data_of(tmp_path / "mine.html")["bill"]
             assert bill["price"] == price and bill["total"] == 66
 
-    def test_the_job_or_the_command_may_set_thresholds(self, command, tmp_path):
+    def test_job_or_command_may_set_thresholds(self, command, tmp_path):
         write(tmp_path / "record", trained(sample=ILL, rules="disk=0.01"))
         assert "disk" not in command(tmp_path / "record")[1]
         assert "warning: disk" in command(tmp_path / "record", "--rules", "disk=0.2,idle=off")[1]
@@ -217,7 +217,7 @@ class TestCommand:
             (["job", "--output", "no/such/folder.html"], "--output no/such/folder.html cannot be written"),
         ],
     )
-    def test_a_wrong_argument_is_one_line_of_error(self, command, words, wanted):
+    def test_wrong_argument_gives_one_error_line(self, command, words, wanted):
         Path("model.tar.gz").write_bytes(archive(("1/saved_model.pb", b"")))
         Path("text.gz").write_bytes(b"no archive")
         if "job" in words:
@@ -225,14 +225,14 @@ class TestCommand:
         code, _, err = command(*words)
         assert code == 78 and wanted in err and err.count("\n") == 1
 
-    def test_s3_without_boto3(self, command, monkeypatch):
+    def test_s3_path_without_boto3_names_the_package(self, command, monkeypatch):
         monkeypatch.setitem(sys.modules, "boto3", None)
         code, _, err = command("s3://bucket/output.tar.gz")
         assert code == 78 and "takes boto3, which is not installed: pip install 'sagemaker-tf-entrypoint[aws]'" in err
 
 
 class TestAtTheEnd:
-    def test_it_needs_python_alone(self, tmp_path):
+    def test_report_needs_only_python(self, tmp_path):
         write(tmp_path / "record", trained(sample=ILL))
         root, places = Path(reporting.__file__).parents[3], (str(tmp_path / "record"), str(tmp_path / "report.html"))
         code = f"import sys; sys.path.append({str(root)!r})\nfrom pathlib import Path\n"
@@ -243,11 +243,11 @@ class TestAtTheEnd:
         assert done.stdout.startswith("['report: warning: disk") and done.stderr == ""
         assert "</html>" in (tmp_path / "report.html").read_text("utf-8")
 
-    def test_without_records_there_is_a_page_that_says_so(self, tmp_path):
+    def test_page_without_records_states_their_absence(self, tmp_path):
         assert reporting.make_report(tmp_path / "none", tmp_path / "report.html", within=120) == []
         assert data_of(tmp_path / "report.html")["hosts"] == []
 
-    def test_no_process_for_it_is_one_line_and_leaves_no_file_open(self, tmp_path, monkeypatch):
+    def test_failed_fork_gives_one_line_and_leaks_no_file(self, tmp_path, monkeypatch):
         def refuse():
             raise BlockingIOError("no process is left")
 
@@ -257,11 +257,11 @@ class TestAtTheEnd:
         assert line.startswith("no report.html: no process is left")
         assert os.listdir("/proc/self/fd") == before  # noqa: PTH208
 
-    def test_no_room_for_it_is_one_line(self, tmp_path):
+    def test_unwritable_report_gives_one_line(self, tmp_path):
         (said,) = reporting.make_report(tmp_path, tmp_path / "no/folder/report.html", within=120)
         assert said.startswith("no report.html: FileNotFoundError") and "Traceback" not in said
 
-    def test_it_is_not_waited_for_without_end(self, tmp_path, monkeypatch):
+    def test_waiting_for_the_report_is_bounded(self, tmp_path, monkeypatch):
         monkeypatch.setattr("entrypoint.observe.report.make.make", lambda *_, **__: time.sleep(600))
         write(tmp_path / "record", trained())
         began = time.monotonic()
@@ -270,7 +270,7 @@ class TestAtTheEnd:
         assert time.monotonic() - began < 60 and not (tmp_path / "report.html").exists()
 
 
-def test_files_of_a_channel_are_counted_to_a_limit(tmp_path, monkeypatch):
+def test_channel_files_are_counted_up_to_a_limit(tmp_path, monkeypatch):
     assert count_files(tmp_path / "none") == {"files": 0, "bytes": 0}
     write_files(tmp_path, {f"part-{number % 3}/{number}.bin": bytes(10) for number in range(12)})
     (tmp_path / "again").symlink_to(tmp_path)  # a circle
@@ -279,8 +279,8 @@ def test_files_of_a_channel_are_counted_to_a_limit(tmp_path, monkeypatch):
     assert count_files(tmp_path) == {"files": 5, "bytes": 50, "more": True}
 
 
-def test_two_hosts_say_what_they_have_exchanged_once(tmp_path):
-    """Each has counted its own end; if one has not, the other's count is taken."""
+def test_exchange_between_two_hosts_is_counted_once(tmp_path):
+    """Each host counts at its own end. If one count is missing, that of the other host is used."""
     one, two = trained("algo-1", 2), trained("algo-2", 2)
     one.sample(50.5, seconds=0.1, peers={"algo-2": [100, 700]})
     two.sample(50.5, seconds=0.1, peers={"algo-1": [690, 0]})
@@ -288,6 +288,6 @@ def test_two_hosts_say_what_they_have_exchanged_once(tmp_path):
     assert data_of(tmp_path / "report.html")["matrix"] == [[0, 1, 700], [1, 0, 100]]
 
 
-def test_a_host_without_processes_is_on_the_page(tmp_path):
+def test_host_without_processes_is_on_the_page(tmp_path):
     make({"algo-1": trained("algo-1", 2).data, "algo-2": HostRecord("algo-2", 2).data}, tmp_path / "report.html")
     assert [host["spans"] for host in data_of(tmp_path / "report.html")["hosts"]][1] == []

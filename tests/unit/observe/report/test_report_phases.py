@@ -1,4 +1,4 @@
-"""Test the phases of hosts and processes, and what they cost."""
+"""Test the phases of hosts and processes, and the cost of each phase."""
 
 import pytest
 from records import HostRecord, trained
@@ -13,14 +13,14 @@ def spans(record_or_job, host: str = "algo-1") -> list[tuple[str, float, float]]
     return [(span.phase, round(span.start, 1), round(span.end, 1)) for span in job.spans[host]]
 
 
-def test_a_host_has_its_phases_in_order():
+def test_host_phases_are_in_order():
     assert spans(trained(seconds=60, begins=5.0)) == [
         ("start", 0.0, 0.2), ("prepare", 0.2, 1.5), ("rendezvous", 1.5, 5.0), ("import", 5.0, 6.0),
         ("first step", 6.0, 7.0), ("train", 7.0, 65.0), ("end", 65.0, 66.0),
     ]  # fmt: skip
 
 
-def test_marks_divide_the_training():
+def test_marks_divide_the_training_phase():
     record = trained(seconds=60)
     record.add("mark", 30, "script", {"what": "checkpoint", "seconds": 4})
     record.add("mark", 50, "script", {"what": "evaluation", "seconds": 10})
@@ -31,14 +31,14 @@ def test_marks_divide_the_training():
     ]  # fmt: skip
 
 
-def test_a_host_whose_program_has_ended_is_idle_while_others_go_on():
+def test_host_with_ended_program_is_idle_while_others_run():
     job = gather({"algo-1": trained("algo-1", 2, seconds=60).data, "algo-2": trained("algo-2", 2, seconds=20).data})
     job_of_two = spans(job, "algo-2")
     assert ("idle", 25.0, 26.0) in job_of_two, "its own record ends there"
 
 
-def test_a_host_with_worker_servers_starts_with_its_programs():
-    """Of parameter servers with worker servers, the phase of the host stays `starting`."""
+def test_worker_server_host_ends_rendezvous_when_its_worker_runs():
+    """In such a job the recorded phase of the host stays `starting`."""
     record = HostRecord("algo-2", 2, mode="ps")
     record.add("phase", 0.1, "starting")
     record.runs("prepare", 0.2, 1.0, "prepare")
@@ -53,7 +53,7 @@ def test_a_host_with_worker_servers_starts_with_its_programs():
     ]  # fmt: skip
 
 
-def test_a_host_of_parameter_servers_serves():
+def test_parameter_server_host_is_in_phase_serving():
     record = HostRecord(mode="ps")
     record.runs("ps/0", 2.0, 60.0, "ps")
     record.ends(61)
@@ -71,7 +71,7 @@ def test_a_host_of_parameter_servers_serves():
         (1.0, "", False),
     ],
 )
-def test_cpu_time_decides_whether_a_silent_process_is_idle_and_its_stack_over_it(cpus, doing, is_idle):
+def test_stack_overrides_cpu_time_in_judging_silent_process(cpus, doing, is_idle):
     record = trained(seconds=60)
     record.add("still", 50, {"script": [30.0, cpus]})
     if doing is not None:
@@ -79,7 +79,7 @@ def test_cpu_time_decides_whether_a_silent_process_is_idle_and_its_stack_over_it
     assert [span for span in spans(record) if span[0] == "still"] == [("still", 20.0, 50.0)] * is_idle
 
 
-def test_the_time_between_attempts_is_restart():
+def test_time_between_attempts_is_phase_restart():
     record = HostRecord()
     record.runs("script", 5, 20, "script", "exit code 75")
     record.add("phase", 20, "restarting")
@@ -89,7 +89,7 @@ def test_the_time_between_attempts_is_restart():
     assert ("restart", 20.0, 30.0) in spans(record)
 
 
-def test_a_running_process_ends_with_its_record():
+def test_running_process_ends_with_its_record():
     record = HostRecord()
     record.runs("script", 5, None, "script")
     record.sample(40)
@@ -97,7 +97,7 @@ def test_a_running_process_ends_with_its_record():
     assert [(span.phase, span.end) for span in of_process(host.processes["script"], host)] == [("train", 40.0)]
 
 
-def test_the_bill_has_all_host_seconds():
+def test_cost_covers_all_host_seconds():
     job = gather({"algo-1": trained("algo-1", 2, seconds=60).data, "algo-2": trained("algo-2", 2, seconds=20).data})
     bill = content(job, [])["bill"]
     assert bill["total"] == pytest.approx(66 + 26)

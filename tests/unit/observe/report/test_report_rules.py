@@ -1,4 +1,4 @@
-"""Test each rule on jobs with the problem, on jobs without, and on jobs whose end makes its advice pointless."""
+"""Test each rule on jobs with and without its problem, and on jobs whose outcome makes its advice pointless."""
 
 import math
 import re
@@ -31,7 +31,7 @@ def job_of(*records: HostRecord) -> JobRecord:
 
 
 def told(job: JobRecord, **given: float) -> dict[str, str]:
-    """Return {rule: its verdict as a line of the log}; `given`: thresholds."""
+    """Return {rule: its verdict as a line of the log}, with the thresholds of `given`."""
     found = judge(job, thresholds(given))
     return {each.rule: line_of({**asdict(each), "severity": str(each.severity)}) for each in found}
 
@@ -41,7 +41,7 @@ def verdicts(*records: HostRecord, **given: float) -> dict[str, str]:
 
 
 def sampled(seconds: int = LONG, **sample: object) -> Records:
-    """Return a host that uses so much in each second."""
+    """Return the record of a host with this usage in each second."""
     return [trained(seconds=seconds, gpus=len(list(sample.get("gpus", []))), sample=sample)]
 
 
@@ -53,7 +53,7 @@ def marked(what: str, took: Callable[[int], float], seconds: int = LONG) -> Reco
 
 
 def grows(part: str, at_first: float, by: float, seconds: int = LONG) -> Records:
-    """Return a host on which memory or disk gets `by` bytes nearer to its limit each second."""
+    """Return a host whose memory or disk gets `by` bytes closer to its limit each second."""
     (record,) = sampled(seconds)
     for line in record.of("sample"):
         value = at_first + by * (line[1] - record.lines[0][1])
@@ -68,7 +68,7 @@ def killed_for_memory() -> Records:
 
 
 def ranks(*steps: float, seconds: int = LONG) -> Records:
-    """Return hosts with a rank each, which take so many seconds for a step."""
+    """Return hosts with one rank each; rank n takes the n-th number of seconds for a step."""
     return [
         trained(f"algo-{n + 1}", len(steps), seconds=seconds, step=step, process=f"rank {n}", role="rank")
         for n, step in enumerate(steps)
@@ -76,7 +76,7 @@ def ranks(*steps: float, seconds: int = LONG) -> Records:
 
 
 def ranks_by_marks(*steps: float) -> Records:
-    """In synchronous training all take as many steps; marks show how long each worked itself."""
+    """Return hosts in synchronous training: all take equal steps, and marks show each rank's own work."""
     records = ranks(*[0.1] * len(steps))
     for number, seconds in enumerate(steps):
         for second in range(8, 60):
@@ -85,7 +85,7 @@ def ranks_by_marks(*steps: float) -> Records:
 
 
 def servers(*cpu: float, seconds: int = LONG) -> Records:
-    """Return hosts with a worker and a parameter server each, whose servers use so much CPU time a second."""
+    """Return hosts with a worker and a parameter server each; the servers use so much CPU time a second."""
     records = [
         trained(f"algo-{n + 1}", len(cpu), seconds=seconds, process=f"worker/{n}", role="worker", mode="ps")
         for n in range(len(cpu))
@@ -98,7 +98,7 @@ def servers(*cpu: float, seconds: int = LONG) -> Records:
 
 
 def servers_alone(*sent: int) -> Records:
-    """Return hosts that only have a parameter server, which exchanges so many bytes a second."""
+    """Return hosts with only a parameter server each, which exchanges so many bytes a second."""
     records = [HostRecord(f"algo-{n + 1}", len(sent), mode="ps") for n in range(len(sent))]
     for number, each in enumerate(sent):
         records[number].runs(f"ps/{number}", 4, 65, "ps")
@@ -108,7 +108,7 @@ def servers_alone(*sent: int) -> Records:
 
 
 def paced(pace: Callable[[float], float], seconds: int = LONG) -> Records:
-    """Return a host whose step takes `pace(second)`, as it says four times a second."""
+    """Return a host whose step takes `pace(second)` seconds, with a report four times a second."""
     record = trained(seconds=seconds, step=1e9)
     record.drop("metric")
     done = 0.0
@@ -119,7 +119,7 @@ def paced(pace: Callable[[float], float], seconds: int = LONG) -> Records:
 
 
 def losses(*values: float, name: str = "loss") -> Records:
-    """Return a host that says these values, one a second."""
+    """Return a host that reports these values of its loss, one a second."""
     record = HostRecord()
     record.runs("script", 2, 2 + len(values), "script")
     for number, value in enumerate(values):
@@ -130,7 +130,7 @@ def losses(*values: float, name: str = "loss") -> Records:
 
 
 def saves(took: float, seconds: int = LONG) -> Records:
-    """Return a host whose last checkpoint takes so long; if stopped, it has 100 s."""
+    """Return a host whose last checkpoint takes so long; a stopped job has 100 s for it."""
     record = trained(seconds=seconds)
     record.add("mark", seconds + 4, "script", {"what": "checkpoint", "seconds": took})
     return [record]
@@ -149,7 +149,7 @@ def one_ends_early(seconds: int = LONG) -> Records:
 
 
 def serves_others(role: str) -> Records:
-    """Return a host that trains for 20 s, and one that reports no step and runs on for 40 s more."""
+    """Return a host that trains for 20 s, and one that reports no step and runs 40 s longer."""
     trains, serves = (trained(f"algo-{n}", 2, seconds=20) for n in (1, 2))
     serves.drop("metric", "process", "ended")
     serves.add("process", 5, "script", {"pid": 7, "role": "script", "task": role})
@@ -165,7 +165,7 @@ ADVICE = "train.py:31 makes the model outside of the scope"
 
 
 def apart(*found: bool | None, by: int = 0, seconds: int = LONG) -> Records:
-    """Return hosts of which one has found that they train apart (False), together, or that it is unclear (None)."""
+    """Return hosts of which one records these verdicts: train together (True), apart (False), or unclear (None)."""
     records = [trained("algo-1", 2, seconds=seconds, loss=math.nan), trained("algo-2", 2, seconds=seconds)]
     for at, together in enumerate(found):
         words = {"words": "every host trains alone (nothing)", "advice": ADVICE, "since": records[0].lines[0][1] + 12.0}
@@ -289,16 +289,16 @@ HEALTHY = {
         for make, said, *_ in rows
     ],
 )
-def test_a_rule_names_the_problem(rule, make, said):
+def test_rule_names_the_problem(rule, make, said):
     assert re.search(said, verdicts(*make(LONG)).get(rule, ""))
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-def test_no_rule_speaks_of_a_job_without_problems(name):
+def test_job_without_problems_triggers_no_rule(name):
     assert verdicts(*HEALTHY[name]()) == {}
 
 
-def test_a_network_that_is_used_now_and_then_is_not_the_limit():
+def test_sporadic_network_use_is_not_the_bottleneck():
     (record,) = sampled()
     for line in record.of("sample")[::4]:
         line[3] |= FULL_NETWORK
@@ -318,16 +318,16 @@ def test_a_network_that_is_used_now_and_then_is_not_the_limit():
     ],
     ids=["lower", "a short wait", "a longer wait", "off"],
 )
-def test_a_threshold_decides(records, given, rules):
+def test_rule_triggers_at_its_threshold(records, given, rules):
     assert list(verdicts(*records, **given)) == rules
 
 
-def test_a_record_brings_the_thresholds_of_its_job():
+def test_thresholds_are_read_from_the_jobs_record():
     job = job_of(trained(sample={"programs": 15 * GB}, rules="memory=off"))
     assert judge(job, job.rules) == [] and list(told(job)) == ["memory"]
 
 
-def test_each_rule_has_a_threshold_an_illness_and_a_row_on_the_page():
+def test_each_rule_has_threshold_failing_case_and_page_row():
     assert list(CHECKS) == list(RULES)
     assert {rule for rule, rows in ILL.items() if any(len(row) == 3 for row in rows)} == set(RULES)
     rows = re.findall(r"^\| `(\w+)` \| (\S+) \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
@@ -354,7 +354,7 @@ def test_thresholds_are_read_from_a_setting():
         ("memory=0.5,memory=0.6", "once"),
     ],
 )
-def test_a_wrong_threshold_is_refused(text, wanted):
+def test_wrong_threshold_is_refused(text, wanted):
     _, _, errors = read_settings({"ENTRYPOINT_RULES": text}, {})
     (error,) = errors
     assert isinstance(error, ConfigError) and wanted in str(error) and "ENTRYPOINT_RULES" in str(error)
@@ -363,7 +363,7 @@ def test_a_wrong_threshold_is_refused(text, wanted):
 # --- order and words of several verdicts ---
 
 
-def test_errors_come_first_and_training_apart_before_all():
+def test_separate_training_comes_first_then_other_errors():
     (record,) = losses(1.0, math.nan)
     record.add("host", 1, {"channels": {"train": {"files": 10**6, "bytes": 10**6}}})
     assert list(verdicts(record)) == ["loss", "small_files"]
@@ -371,11 +371,11 @@ def test_errors_come_first_and_training_apart_before_all():
 
 
 @pytest.mark.parametrize("found, by", [((), 0), ((None,), 0), ((True,), 0), ((False, True), 0), ((False,), 1)])
-def test_hosts_are_not_called_apart_without_the_coordinators_last_word(found, by):
+def test_separate_training_needs_coordinators_final_verdict(found, by):
     assert "apart" not in verdicts(*apart(*found, by=by))
 
 
-def test_of_many_hosts_the_worst_is_named_and_the_others_counted():
+def test_worst_of_many_hosts_is_named_and_others_counted():
     records = [trained(f"algo-{n + 1}", 6, sample={"programs": (10 + n) * GB}) for n in range(6)]
     found = verdicts(*records, memory=0.6)["memory"]
     assert "memory: algo-6: " in found and "; the same holds for algo-1, algo-2, algo-3 and 2 more hosts" in found
@@ -385,7 +385,7 @@ def test_of_many_hosts_the_worst_is_named_and_the_others_counted():
 
 
 def ended(records: Records, way: str) -> JobRecord:
-    """Return the same job with another end. In one that hangs, all are quiet for long before they are killed."""
+    """Return the same job with another outcome. In a hung job, all hosts are silent for long before they are killed."""
     kind, code = {"succeeded": ("succeeded", 0), "short": ("succeeded", 0), "failed": ("failed", 1)}.get(
         way, ("failed", 72) if way == "ended as hung" else ("stopped", 143)
     )
@@ -413,12 +413,12 @@ def ended(records: Records, way: str) -> JobRecord:
     "rule, make, speaks",
     [(rule, row[0], row[2]) for rule, rows in ILL.items() for row in rows if len(row) == 3],
 )
-def test_a_rule_speaks_where_its_premise_holds(rule, make, speaks, way):
+def test_rule_applies_only_to_fitting_job_outcomes(rule, make, speaks, way):
     found = told(ended(make(SHORT if way == "short" else LONG), way))
     assert (rule in found) == (way in speaks), found
 
 
-def test_of_a_job_that_hung_the_time_without_progress_is_told():
+def test_time_without_progress_of_a_hung_job_is_reported():
     found = told(ended(ranks(0.1, 0.1), "hung"))["idle"]
     assert "without any progress" in found and "stacks" not in found, "there are none"
     first, second = ranks(0.1, 0.1)
@@ -426,8 +426,8 @@ def test_of_a_job_that_hung_the_time_without_progress_is_told():
     assert "the stacks show" in told(ended([first, second], "hung"))["idle"]
 
 
-def test_a_wait_that_was_over_before_the_end_is_no_hang():
-    """All were quiet for a while, went on, and the job was stopped a minute later."""
+def test_wait_that_ended_before_the_job_is_not_a_hang():
+    """All hosts were silent for a while and then continued; the job was stopped a minute later."""
     (record,) = sampled(gpus=IDLE_GPU)
     for second in range(40, 75, 5):
         record.add("still", second, {"script": [float(second - 30), 0.01, 0.0]})
@@ -436,14 +436,14 @@ def test_a_wait_that_was_over_before_the_end_is_no_hang():
     assert "gpu_starved" in told(ended([record], "stopped"))
 
 
-def test_a_job_that_waits_for_its_last_evaluation_has_not_hung():
-    """Horovod says that rank 0 is missing, to the end of a job that succeeds."""
+def test_job_waiting_for_its_last_evaluation_is_not_a_hang():
+    """Horovod warns that rank 0 is missing until the end of a job that succeeds."""
     records = ranks(0.1, 0.3)
     records[1].add("stalled", LONG + 1, [0])
     assert "straggler" in told(ended(records, "succeeded"))
 
 
-def test_horovods_word_before_the_end_tells_a_hang_though_processes_spin():
+def test_final_horovod_stall_warning_shows_a_hang_of_spinning_processes():
     records = ranks(0.1, 0.3)
     for record in records:
         record.lines = [line for line in record.lines if line[0] != "metric" or line[1] % 1000 < LONG - 20]
@@ -451,7 +451,7 @@ def test_horovods_word_before_the_end_tells_a_hang_though_processes_spin():
     assert "straggler" not in told(ended(records, "stopped"))
 
 
-def test_hosts_that_never_came_are_not_told_to_prepare_less():
+def test_missing_hosts_get_no_advice_on_preparation():
     record = HostRecord("algo-1", 2)
     record.runs("prepare", 0.2, 1.0, "prepare")
     for second in range(1, 100):
@@ -460,14 +460,14 @@ def test_hosts_that_never_came_are_not_told_to_prepare_less():
     assert "idle" not in verdicts(record)
 
 
-def test_a_host_that_saves_while_the_job_is_stopped_keeps_nobody_idle():
+def test_saving_during_stop_is_not_reported_as_idle():
     records = one_ends_early(80)
     for record in records:
         record.add("phase", 24, "stopping")
     assert "idle" not in told(ended(records, "succeeded"))
 
 
-def test_nothing_is_said_of_gpus_whose_libraries_did_not_load():
+def test_gpus_without_loaded_libraries_get_no_advice():
     (record,) = sampled(gpus=UNUSED_GPU)
     why = "1 GPU: tensorflow 2.21.0 cannot load libcusolver.so.11"
     record.add("decided", 2, {"number": 2, "events": [["Prepared", {"flags": [], "unused_gpus": why}]]})
@@ -475,8 +475,8 @@ def test_nothing_is_said_of_gpus_whose_libraries_did_not_load():
 
 
 @pytest.mark.parametrize("name", sorted({path.name.partition("-")[0] for path in H100.glob("*.gz")}))
-def test_the_jobs_of_the_h100_are_told_nothing_but_a_hang(name):
-    """They lasted seconds, failed, hung, or trained on CPUs; one trained well, for 25 s."""
+def test_recorded_h100_jobs_trigger_only_the_hang_rule(name):
+    """These jobs lasted seconds, failed, hung, or trained on CPUs; one trained well for 25 s."""
     paths = H100.glob(f"{name}-*.gz")
     job = gather({path.name.split("-", 1)[1].partition(".")[0]: path.read_bytes() for path in paths})
     assert job.outcome and job.notes == []
