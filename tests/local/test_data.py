@@ -8,7 +8,7 @@ pytestmark = pytest.mark.tensorflow
 RECORDS = 101
 
 
-def test_workers_of_a_coordinator_each_read_their_own_shard(hosts):
+def test_each_worker_of_a_coordinator_reads_its_own_shard(hosts):
     """No Python of the script runs there, and the chief that traces their datasets has other numbers."""
     numbers = [*range(RECORDS)]
     base_files = {

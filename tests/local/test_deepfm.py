@@ -62,7 +62,7 @@ def found(run, pattern):
 
 
 @pytest.mark.parametrize("mode", ["single", "ps"])
-def test_a_training_is_stopped_goes_on_is_judged_and_foretells(job, tmp_path, mode):
+def test_stopped_training_resumes_then_evaluates_and_predicts(job, tmp_path, mode):
     job(mode, *SMALL, "epochs=3", faults=["kill all when 'epoch 2/3 is over'"], is_well=False)
     other = job(mode, *SMALL[:1], "embedding-size=5", *SMALL[2:], is_well=False)
     assert "is not of this job's model: found embedding-size 4, wanted 5" in other.terminal
@@ -90,7 +90,7 @@ def test_a_training_is_stopped_goes_on_is_judged_and_foretells(job, tmp_path, mo
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad", "momentum", "sgd", "ftrl"])
-def test_every_optimizer_learns_and_resumes_with_its_memory(job, optimizer):
+def test_every_optimizer_learns_and_resumes_with_its_state(job, optimizer):
     job("ps", *SMALL, "epochs=1", f"optimizer={optimizer}")
     resumed = job("ps", *SMALL, "epochs=2", f"optimizer={optimizer}")
     assert found(resumed, r"resumed behind epoch (\d)") == "1"
@@ -107,7 +107,7 @@ def test_parameter_servers_beat_a_logistic_regression(job, tmp_path, tell):
     assert auc >= logistic + 0.02
 
 
-def test_a_job_killed_during_a_save_resumes_from_the_last_whole_checkpoint(start, job, tmp_path):
+def test_job_killed_during_a_save_resumes_from_the_last_complete_checkpoint(start, job, tmp_path):
     """All processes get SIGKILL at the first file of the second checkpoint; the next job takes the steps of a whole."""
     kept = tmp_path / "kept"
     first = start("ps", *SMALL, "epochs=3")

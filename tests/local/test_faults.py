@@ -29,7 +29,7 @@ def local(local, tmp_path):
     return start
 
 
-def test_faults_come_one_after_the_other(local, engine):
+def test_faults_happen_in_their_order(local, engine):
     faults = ["late algo-3 for 1", f"pause algo-2 when '{BEFORE}' for 1", "kill algo-3:beats.py when 'step 20;'"]
     run = local(engine, *STEPS, faults=faults, **PATIENT)
     run.must_end(137, cause="algo-3 worker/2 (killed by SIGKILL)")
@@ -47,14 +47,14 @@ def test_a_stop_during_the_start_reaches_every_host(local, engine):
     local(engine, program="sleeps.py", faults=["stop all"]).must_end(143, 143, 143, 143)
 
 
-def test_a_host_that_is_stopped_before_the_coordinator_is_there_stops_the_job(local, engine):
+def test_sigterm_of_a_follower_before_the_coordinator_starts_stops_the_job(local, engine):
     faults = ["late algo-1 for 1.2", "stop algo-2"]
     run = local(engine, program="sleeps.py", faults=faults, ENTRYPOINT_START_TIMEOUT="60")
     run.must_end(143, 143, 143, 143)
     assert "a host failed" not in run.terminal  # else `entrypoint local` has stopped them
 
 
-def test_a_paused_process_stands_still_and_goes_on(local, engine, shared):
+def test_paused_process_stands_still_and_continues(local, engine, shared):
     faults = [f"pause algo-2:worker/1 when '{BEFORE}' for 2"]
     run = local(engine, "--hyperparameters", "steps=0", f"until={shared}/over", count=2, faults=faults)
     run.says("fault over")
@@ -78,7 +78,7 @@ if os.environ["SM_CURRENT_HOST"] == "algo-2":
 """
 
 
-def test_output_of_a_stalled_host_arrives_once_it_is_read(local, engine, shared):
+def test_output_of_a_host_arrives_after_a_pause_of_its_reader(local, engine, shared):
     """It is more than a pipe holds, and other hosts go on. A host that ended would give it up after seconds."""
     fault = "stall algo-2 when 'algo-2 worker/1] here' for 10"
     run = local(engine, program=STALLS, count=2, faults=[fault], env={"MEETING": str(shared)})
@@ -137,7 +137,7 @@ serve() if me == "algo-1" else talk()
 """
 
 
-def test_a_cut_is_silent_and_heals(local, netns):
+def test_connections_survive_a_cut_of_the_network(local, netns):
     """A connection stays open through it; a new one is neither refused nor gets "no such host"."""
     run = local(netns, program=TALKS, count=2, faults=["cut algo-1 when 'heard' for 12"], **PATIENT)
     run.must_end(0)
@@ -157,7 +157,7 @@ for number in range(600):
 """
 
 
-def test_files_of_a_folder_stay_when_it_becomes_full(local, netns, tmp_path):
+def test_full_folder_keeps_its_files(local, netns, tmp_path):
     run = local(netns, program=FILLS, count=2, faults=["fill algo-2:output when 'worker/1] written'"])
     run.must_end(1, 1, 1, cause="algo-2 worker/1 (exit code 1): OSError: [Errno 28] No space left on device")
     assert (run.ml(2) / "output/data/before").read_text() == "before"
@@ -192,7 +192,7 @@ Path("/opt/ml/model/weights").write_text("1")
 """
 
 
-def test_a_host_in_namespaces_is_like_one_of_sagemaker(local, netns, tmp_path):
+def test_host_in_namespaces_looks_like_a_host_of_sagemaker(local, netns, tmp_path):
     data = tmp_path / "my data"
     data.mkdir()
     (data / "rows").write_text("1")
@@ -216,20 +216,20 @@ def test_a_host_in_namespaces_is_like_one_of_sagemaker(local, netns, tmp_path):
     assert not (data / "new").exists()
 
 
-def test_the_plan_in_namespaces_is_sagemakers(local, netns):
+def test_plan_in_namespaces_equals_the_plan_on_sagemaker(local, netns):
     run = local(netns, "--plan", mode="ps" if shutil.which("tensorflow") else "mwms")
     run.must_end(0)
     assert "algo-2:8890" in run.terminal and "127." not in run.terminal
     assert "/opt/ml" in run.terminal or "cd " not in run.terminal
 
 
-def test_two_runs_in_namespaces_keep_apart(local, netns):
+def test_two_runs_in_namespaces_do_not_reach_each_other(local, netns):
     fault = f"cut algo-1 when '{BEFORE}' for 1"
     runs = [local(netns, count=2, faults=[fault], **PATIENT) for _ in range(2)]
     assert [run.end() for run in runs] == [0] * 2
 
 
-def test_nothing_is_left_of_hosts_in_namespaces_whose_run_is_killed(local, netns, tmp_path):
+def test_killed_run_leaves_nothing_of_its_hosts_in_namespaces(local, netns, tmp_path):
     """At the start, which takes several steps, and in the middle. A namespace goes with the last process in it."""
     for text in ("", "[algo-1]", BEFORE):
         run = local(netns, *STEPS, faults=["fill algo-1:output", f"cut algo-2 when '{BEFORE}'"])
@@ -241,7 +241,7 @@ def test_nothing_is_left_of_hosts_in_namespaces_whose_run_is_killed(local, netns
     assert not list(Path("/run/netns").glob("*") if Path("/run/netns").exists() else [])
 
 
-def test_two_interrupts_kill_a_run_of_which_a_host_is_frozen(local, netns):
+def test_two_interrupts_kill_a_run_with_a_frozen_host(local, netns):
     faults = [f"pause algo-2 when '{BEFORE}'"]
     # Else the job may end before SIGINT.
     run = local(netns, *STEPS, count=2, faults=faults, ENTRYPOINT_PEER_TIMEOUT="600")

@@ -31,7 +31,7 @@ def told(job) -> list[str]:
     return [line for host in job.hosts.values() for line in host.log.splitlines() if "cannot use" in line]
 
 
-def test_three_hosts_of_which_two_have_gpus_say_once_that_tensorflow_cannot_use_them(hosts, with_gpus):
+def test_unused_gpus_of_two_hosts_are_logged_once(hosts, with_gpus):
     job = hosts(3, code=SCRIPT, environment=with_gpus("algo-[23]", count=4))
     job.must_end(0)
     (line,) = told(job)
@@ -68,7 +68,7 @@ def test_hosts_without_gpus_get_no_warning(hosts, with_gpus):
     assert not told(job)
 
 
-def test_an_optimizer_that_xla_would_compile_is_named_with_its_line(hosts, with_gpus):
+def test_optimizer_that_xla_would_compile_is_logged_with_its_line(hosts, with_gpus):
     """The stand-in for TensorFlow does not report its build: then it may use the GPUs."""
     script = "def never():\n    tf.distribute.ParameterServerStrategy(resolver)\n    tf.keras.optimizers.SGD(0.1)\n"
     job = hosts(2, code=script, mode="ps", environment={**with_gpus("algo-1"), **LISTENS})

@@ -92,14 +92,14 @@ TOO_LONG = {
 
 
 @pytest.mark.parametrize("hyperparameters, named", TOO_LONG.values(), ids=TOO_LONG)
-def test_an_argument_that_is_too_long_is_refused_before_anything_starts(hosts, hyperparameters, named):
+def test_too_long_argument_is_refused_before_any_process_starts(hosts, hyperparameters, named):
     job = hosts(1, code=IN_PYTHON, hyperparameters=wire(hyperparameters))
     line = job.must_end(78)
     assert job[1].failure == line and all(word in line for word in named), line
     assert "Traceback" not in job[1].log
 
 
-def test_the_longest_argument_arrives_and_one_that_is_none_may_be_longer(hosts):
+def test_script_gets_an_argument_of_the_greatest_length(hosts):
     """Masking takes no time: each of these took minutes with the former pattern for passwords in URLs."""
     values = {"text": "x" * LONGEST, "sagemaker_text": "https://me:" * 1_000_000}
     job = hosts(1, code=IN_PYTHON, hyperparameters=wire(values))
@@ -115,7 +115,7 @@ if "--lr" in sys.argv:
 """
 
 
-def test_a_failure_with_nothing_but_a_usage_shows_the_arguments(hosts):
+def test_failure_text_shows_arguments_if_the_script_prints_only_its_usage(hosts):
     """Docopt prints only a usage. Secrets among the arguments are masked."""
     job = hosts(1, code=REFUSES, hyperparameters={"lr": "0.1", "api_key": "abc123xyz"})
     assert job.must_end(1) == (

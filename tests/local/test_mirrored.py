@@ -18,7 +18,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def test_digits_are_learned_by_a_copy_on_each_device(tmp_path):
+def test_mirrored_copies_on_each_device_learn_the_digits(tmp_path):
     """Two copies learn as one would from the same batches, and one model is saved."""
     pytest.importorskip("sklearn")
     program = [str(ROOT / "examples/digits/train.py"), "--mirrored=true", "--epochs=4"]

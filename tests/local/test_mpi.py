@@ -45,7 +45,7 @@ def told(job) -> list[dict]:
     return sorted(found, key=lambda each: each["rank"])
 
 
-def test_one_host_needs_no_ssh_and_its_ranks_get_their_arguments(hosts):
+def test_ranks_on_one_host_get_their_arguments_without_ssh(hosts):
     job = hosts(1, "mpi_sum.py", mode="mpi", each=2, hyperparameters={"note": '"it\'s $(a) word"'})
     job.must_end(0)
     assert [each["sum"] for each in told(job)] == [2, 2]
@@ -108,7 +108,7 @@ raise RuntimeError("Horovod has been shut down. This was caused by an exception 
         ("ends", "algo-2 rank 1 (ended with 0 while rank 0 still trained): different numbers of batches? "),
     ],
 )
-def test_the_rank_that_ended_first_is_named_though_its_process_ends_last(hosts, how, names):
+def test_first_failed_rank_is_named_though_its_process_ends_last(hosts, how, names):
     hosts(2, code=SHUTS_DOWN, mode="mpi", hyperparameters={"how": how}).must_end(1, names)
 
 
@@ -119,7 +119,7 @@ def test_the_rank_that_ended_first_is_named_though_its_process_ends_last(hosts, 
         ("--version", 1, ["it started no rank"]),
     ],
 )
-def test_mpirun_that_starts_no_rank_is_no_success(hosts, words, code, said):
+def test_mpirun_without_a_rank_fails_the_job(hosts, words, code, said):
     job = hosts(1, "mpi_sum.py", mode="mpi", hyperparameters=options(words))
     (ended,) = job.end()
     assert ended == code if code else ended != 0
@@ -164,7 +164,7 @@ def test_a_rank_that_mpirun_binds_starts_no_more_threads_than_it_has_cpus(hosts)
     [({}, "", "1"), ({"OMPI_MCA_mpi_yield_when_idle": "0"}, "", "0"), ({}, "--mca mpi_yield_when_idle 0", "0")],
     ids=["by default", "the environment says no", "mpirun's option says no"],
 )
-def test_ranks_that_wait_yield_their_cpu_unless_the_user_says_otherwise(hosts, environment, words, expected):
+def test_waiting_ranks_yield_their_cpu_by_default(hosts, environment, words, expected):
     parameters = options(words) if words else {}
     job = hosts(1, "mpi_sum.py", mode="mpi", each=2, hyperparameters=parameters, environment=environment)
     job.must_end(0)
@@ -204,7 +204,7 @@ def test_open_mpi_knows_each_setting_that_it_is_given(tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for another /etc/hosts and a network of its own")
 @of_equal_hosts
-def test_hosts_whose_names_mean_this_machine_have_a_rank_each(tmp_path, no_leftovers):
+def test_each_host_on_one_machine_runs_its_own_rank(tmp_path, no_leftovers):
     """Asked whose addresses these are, Open MPI takes simulated hosts for its own and starts all ranks there."""
     (tmp_path / "hosts").write_text("127.0.0.1 localhost\n10.9.8.7 algo-1 algo-2\n")
     (tmp_path / "train.sh").write_text('echo "rank $OMPI_COMM_WORLD_RANK is on $SM_CURRENT_HOST"\n')

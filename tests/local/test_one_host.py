@@ -29,7 +29,7 @@ def test_a_script_gets_its_environment_its_folder_and_no_file_or_signal_of_ours(
     assert not {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD} & set(told["ignored"] + told["blocked"])
 
 
-def test_the_scripts_exit_code_is_ours(hosts):
+def test_launcher_exits_with_the_scripts_code(hosts):
     job = hosts(1, "exits.py", hyperparameters={"code": "3"})
     assert job.must_end(3) == "algo-1 script (exit code 3): about to exit"
 
@@ -49,7 +49,7 @@ def test_the_last_output_of_a_script_that_is_killed_is_reported(hosts):
     assert job.failures == ["algo-1 script (killed by SIGKILL)\nasleep"]
 
 
-def test_an_output_folder_that_is_none_hides_no_failure(hosts):
+def test_unwritable_output_folder_does_not_hide_the_failure(hosts):
     """A full or read-only disk: root ignores permissions, so the folder is a file here."""
     job = hosts(1, code="raise SystemExit(5)", base_files={"output": "not a folder"})
     assert job.end() == [5]
@@ -71,7 +71,7 @@ def test_an_output_folder_that_is_none_hides_no_failure(hosts):
         ("false", ["é😀"]),
     ],
 )
-def test_lines_of_the_script_have_the_prefix_that_is_asked_for(hosts, prefix, lines):
+def test_lines_of_the_script_have_the_configured_prefix(hosts, prefix, lines):
     """Also what is no text, or has no end."""
     job = hosts(1, "speaks_oddly.py", **({"LOG_PREFIX": prefix} if prefix else {}))
     job.must_end(0)
@@ -121,7 +121,7 @@ raise ValueError("Attempt to convert a value (PerReplica:{" + chr(10) + numbers 
 """
 
 
-def test_an_exception_with_a_long_message_is_told_by_its_beginning(hosts):
+def test_failure_text_has_the_beginning_of_a_long_exception(hosts):
     """The last output that is kept holds nothing but numbers of that message."""
     job = hosts(1, code=LONG_MESSAGE)
     said = "ValueError: Attempt to convert a value (PerReplica:{ ... }) with an unsupported type (X)"
@@ -129,14 +129,14 @@ def test_an_exception_with_a_long_message_is_told_by_its_beginning(hosts):
     assert "line 4, in <module>" in job[1].failure
 
 
-def test_a_folder_in_place_of_the_failure_file_hides_no_failure(hosts):
+def test_folder_at_the_failure_files_path_does_not_hide_the_failure(hosts):
     script = 'import os\nos.makedirs(os.environ["SM_OUTPUT_DIR"] + "/failure/x")\nraise ValueError("too small")\n'
     job = hosts(1, code=script)
     assert "ValueError: too small" in job.must_end(1)
     assert "is a folder, which SageMaker does not read" in job[1].log
 
 
-def test_a_strategy_that_the_mode_does_not_serve_is_warned_of_and_part_of_the_failure(hosts):
+def test_strategy_of_another_mode_is_in_warning_and_failure_text(hosts):
     code = "class ParameterServerStrategy:\n    def __init__(self):\n        raise SystemExit('no servers')\n\n\n"
     job = hosts(1, code=f"{code}ParameterServerStrategy()\n")
     why = "train.py:6 makes ParameterServerStrategy, and the job has one host, which starts no parameter servers"

@@ -46,7 +46,9 @@ def outcomes(
 ) -> Iterator[Callable[[Case], Result]]:
     """Run all selected cases in a few threads at the first use; return case to result."""
     items = [
-        item for item in request.session.items if getattr(item, "function", None) is test_case_ends_as_the_table_says
+        item
+        for item in request.session.items
+        if getattr(item, "function", None) is test_job_ends_as_in_the_outcome_table
     ]
     asked = [item.callspec.params["case"] for item in items]
     folder = tmp_path_factory.mktemp("outcomes")
@@ -73,7 +75,7 @@ def as_here(case: Case) -> Case:
     "case",
     [pytest.param(as_here(case), id=case.name, marks=() if case.name in PAIRS else pytest.mark.more) for case in CASES],
 )
-def test_case_ends_as_the_table_says(case: Case, outcomes: Callable[[Case], Result]) -> None:
+def test_job_ends_as_in_the_outcome_table(case: Case, outcomes: Callable[[Case], Result]) -> None:
     if why := why_not(case):
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
     result = outcomes(case)
@@ -85,7 +87,7 @@ def test_case_ends_as_the_table_says(case: Case, outcomes: Callable[[Case], Resu
 # --- a table whose tests could not fail would be worth nothing ---
 
 
-def test_a_row_that_is_wrong_fails(tmp_path: Path) -> None:
+def test_wrong_row_of_the_outcome_table_fails(tmp_path: Path) -> None:
     row = next(case for case in CASES if case.does.get("do") == "raises" and case.way is Way.SINGLE)
     result = run(row, tmp_path)
     assert complaints(result) == []
@@ -103,7 +105,7 @@ def test_a_row_that_is_wrong_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["orphan", "moves"])
-def test_a_process_that_hides_is_found_and_ended(tmp_path: Path, no_leftovers: str, way: str) -> None:
+def test_hidden_process_is_found_and_killed(tmp_path: Path, no_leftovers: str, way: str) -> None:
     """Also one that becomes another process whenever somebody looks."""
     moves = (
         "import os, time; end = time.monotonic() + 1\n"

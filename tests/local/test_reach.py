@@ -23,7 +23,7 @@ def cluster():
         yield Cluster(hosts=hosts, me=hosts[0]), port
 
 
-def test_hosts_that_answer_are_found_and_others_are_reported_with_the_reason(cluster):
+def test_answering_hosts_are_found_and_unreachable_ones_reported(cluster):
     job, port = cluster
     found = {reach.host: reach for reach in look_for(job, ["algo-2", "algo-3", "algo-4"], port)}
     assert found["algo-2"].reached and found["algo-2"].address == "127.61.0.2"

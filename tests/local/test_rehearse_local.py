@@ -120,7 +120,7 @@ def rehearse(tmp_path, no_leftovers):
             each.process.wait()
 
 
-def test_a_healthy_job_is_a_go(rehearse):
+def test_healthy_job_passes_the_rehearsal(rehearse):
     # A run has a rate only if its steps were seen for a second, and a busy machine may start the script late.
     script = TRAINS.replace("RESUMES", "True").replace("    if stop:", "    if stop and step >= first + 200:")
     job = rehearse(script, "--seconds", "4", hosts=2, **KEPT)
@@ -174,7 +174,7 @@ def test_a_script_that_ignores_sigterm_and_keeps_nothing_is_an_error(rehearse):
     assert level == "error" and "none was written" in words
 
 
-def test_a_job_that_ends_by_itself_is_stopped_in_a_run_of_its_own(rehearse):
+def test_rehearsal_stops_a_short_job_in_a_second_run(rehearse):
     script = TRAINS.replace("RESUMES", "True").replace("100_000", "300")
     job = rehearse(script, "--price", "2", "--speedup", "3", **KEPT)
     assert job.end() == 0

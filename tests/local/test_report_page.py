@@ -120,7 +120,7 @@ def test_nothing_is_wider_than_a_telephone(browser, tmp_path):
     assert int(re.search(r'data-wide="(\d+)"', shown.dom)[1]) <= 500
 
 
-def test_one_value_is_a_figure_and_what_is_not_known_is_absent(browser, tmp_path):
+def test_single_values_are_figures_and_unknown_values_are_absent(browser, tmp_path):
     record = HostRecord(job="smoke")
     record.runs("script", 1.0, 4.6, "script")
     for second in range(1, 6):
@@ -165,7 +165,7 @@ def test_a_job_of_days_with_many_hosts_is_summed_up(browser, tmp_path):
     assert "lowest: rank 6 algo-7" in training and "median of 12" in training and "rank 3 algo-4" not in training
 
 
-def test_paper_shows_all_that_is_folded(browser, tmp_path):
+def test_printed_report_shows_folded_parts(browser, tmp_path):
     page = report(tmp_path, job_of_four())
     folded = "document.querySelectorAll('details:not([open])').length"
     wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
@@ -179,7 +179,7 @@ def test_paper_shows_all_that_is_folded(browser, tmp_path):
     assert any("folded 0" in line for line in printed) and any("too wide false" in line for line in printed), printed
 
 
-def test_a_job_whose_hosts_trained_apart_is_not_green(browser, tmp_path):
+def test_report_of_hosts_that_trained_alone_is_not_green(browser, tmp_path):
     first, second = trained("algo-1", 2), trained("algo-2", 2)
     first.add(
         "distributed", 60, False, {"since": first.lines[0][1] + 5, "words": "every host trains alone", "advice": "a"}
@@ -211,13 +211,13 @@ def test_missing_and_broken_records_are_named_on_the_page(browser, tmp_path):
     assert "no record of algo-3" in shown.dom
 
 
-def test_without_any_record_the_page_says_so(browser, tmp_path):
+def test_report_without_records_states_that(browser, tmp_path):
     make({}, tmp_path / "report.html")
     shown = browser.open(tmp_path / "report.html")
     assert shown.complaints == [] and "There are no records to judge." in shown.dom
 
 
-def test_html_in_texts_of_a_job_is_shown_as_text(browser, tmp_path):
+def test_report_escapes_html_in_texts_of_the_job(browser, tmp_path):
     """A hostile record: HTML in each text that it can hold."""
     record = trained(process=HOSTILE[:90], host=HOSTILE, job=HOSTILE, mode=HOSTILE, instance_type=HOSTILE)
     record.lines = [line for line in record.lines if line[0] != "outcome"]

@@ -56,7 +56,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-def test_the_first_thing_that_went_wrong_is_named(local, netns, fault):
+def test_failure_text_names_the_first_fault(local, netns, fault):
     words = [] if fault.mode == "single" else ["--processes-per-host", str(fault.each)]
     words += ["--hyperparameters", f"shape={fault.shape}", f"manner={fault.manner}", *fault.does.split()]
     outside = [f"{fault.outside} when 'all talk'"] if fault.outside else []

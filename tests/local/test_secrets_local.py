@@ -46,7 +46,7 @@ def found_in(text: str) -> list[str]:
     return [secret for secret in SECRETS if secret in text]
 
 
-def test_a_script_that_prints_its_secrets_is_masked(hosts):
+def test_printed_secrets_are_masked(hosts):
     job = hosts(2, code=TELLS_ALL, hyperparameters=HYPERPARAMETERS, environment=ENVIRONMENT)
     first = job.must_end(1)
     for host in job.hosts.values():

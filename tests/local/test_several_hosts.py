@@ -14,7 +14,7 @@ from waiting import eventually
 SILENT = {"PEER_TIMEOUT": 6, "HEARTBEAT": 0.3}
 
 
-def test_plain_scripts_get_the_names_of_all_hosts_and_one_host_warns(hosts):
+def test_plain_scripts_get_all_host_names_and_one_host_warns(hosts):
     job = hosts(3, "tells.py")
     job.must_end(0)
     told = [each["env"] for each in job.json_of("told.json")]
@@ -69,7 +69,7 @@ print("script done")
     job.must_end(0)
 
 
-def test_a_frozen_coordinator_whose_script_had_ended_well_does_not_wake_to_a_success(hosts):
+def test_frozen_coordinator_does_not_report_success_after_it_resumes(hosts):
     job = hosts(2, "exits.py", mode="mwms", hyperparameters={"code": "0", "on": "algo-1"}, **SILENT)
     job.says("worker/0 ended: exit code 0", host=1)
     job[1].kill(signal.SIGSTOP)
@@ -78,7 +78,7 @@ def test_a_frozen_coordinator_whose_script_had_ended_well_does_not_wake_to_a_suc
     assert job.end() == [69, 69]
 
 
-def test_a_wrong_token_is_no_host_of_the_job(hosts):
+def test_request_with_a_wrong_token_is_refused(hosts):
     job = hosts(2, "tells.py", mode="mwms", absent=("algo-2",), TOKEN="right", PEER_TIMEOUT=2)
     job.environment["ENTRYPOINT_TOKEN"] = "wrong"
     job.start("algo-2")
@@ -93,7 +93,7 @@ def takes_connections(job, host: int) -> bool:
         return connection.connect_ex(job.control_address(host)) == 0
 
 
-def test_a_launcher_that_is_started_again_is_no_host_of_this_job(hosts):
+def test_restarted_launcher_is_refused_by_the_running_job(hosts):
     """It knows nothing of the past: its script would run a second time, and the job would call that a success."""
     text = "import time\nprint('at work', flush=True)\ntime.sleep(600)\n"
     job = hosts(3, code=text, PEER_TIMEOUT=60, START_TIMEOUT=60)
@@ -116,7 +116,7 @@ def test_a_launcher_that_is_started_again_is_no_host_of_this_job(hosts):
     assert any(text.startswith("algo-1 (lost: its ") for text in job.failures[1:])
 
 
-def test_blanks_around_a_token_are_not_part_of_it(hosts):
+def test_blanks_around_the_token_are_ignored(hosts):
     """HTTP has no blanks at the ends of a header."""
     hosts(2, "exits.py", TOKEN=" of-this-job  ").must_end(0)
 
@@ -152,7 +152,7 @@ def other_channels(job) -> None:
         (other_channels, "the set of channels is [other]"),
     ],
 )
-def test_a_host_that_differs_is_named_before_any_script_starts(hosts, change, told):
+def test_host_with_a_different_configuration_is_named_before_scripts_start(hosts, change, told):
     job = hosts(2, "tells.py", mode="mwms", absent=("algo-2",))
     change(job)
     job.start("algo-2")
@@ -160,7 +160,7 @@ def test_a_host_that_differs_is_named_before_any_script_starts(hosts, change, to
     assert not any("worker/0 started" in host.log for host in job.hosts.values())
 
 
-def test_a_port_that_is_taken_is_named(hosts):
+def test_port_in_use_is_named(hosts):
     job = hosts(2, "tells.py", mode="mwms", absent=("algo-2",))
     port = 8890 + job.port_base + job.stride
     with socket.create_server(("", port)):

@@ -54,7 +54,7 @@ def part(size: int, rank: int, local_rank: int, host: int) -> dict[str, tuple[st
     }
 
 
-def test_ranks_that_the_user_has_mpirun_place_have_the_shards_of_their_places(two_hosts):
+def test_ranks_placed_by_user_options_of_mpirun_get_their_shards(two_hosts):
     job = two_hosts("mpi", hyperparameters={"sagemaker_mpi_custom_mpi_options": "--map-by node"})
     job.must_end(0)
     assert told(job) == {str(rank): part(4, rank, rank // 2, rank % 2) for rank in range(4)}
@@ -85,7 +85,7 @@ def test_a_chief_has_a_shard_if_it_trains(two_hosts, chief_trains):
         assert [found[f"worker-{index}"]["words"][2:] for index in range(3)] == [(1, 0), (2, 0), (2, 1)]
 
 
-def test_worker_servers_have_shards_in_their_environment(two_hosts):
+def test_environment_of_worker_servers_has_their_shards(two_hosts):
     """No Python of the user's runs there: the dataset reads the numbers from the server's own environment."""
     waits = "import time\nprint('trains', flush=True)\ntime.sleep(600)\n"
     job = two_hosts("ps", waits, environment=LISTENS, PS_WORKERS="server")

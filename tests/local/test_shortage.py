@@ -106,7 +106,7 @@ def descriptors(pid: int) -> set[int]:
     return {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}
 
 
-def test_a_job_of_one_host_says_what_it_lacks(hosts):
+def test_job_of_one_host_reports_its_shortage(hosts):
     job = hosts(1, code="", before={"algo-1": [*SHELL, 'ulimit -n 10; exec "$@"', "sh"]})
     assert "this host allows 10 open files" in job.must_end(70)
 
@@ -168,14 +168,14 @@ os._exit(0)
 @pytest.mark.parametrize(
     ("lacks", "why"), [("threads", "can't start new thread"), ("descriptors", "Too many open files")]
 )
-def test_a_rank_that_cannot_be_answered_is_not_waited_for(tmp_path, group, lacks, why):
+def test_job_does_not_wait_for_a_rank_without_an_answer(tmp_path, group, lacks, why):
     asks = [sys.executable, "-c", ASKED, tmp_path / "ranks", lacks, group]
     told = subprocess.run([*SHELL, entering(group), "sh", *asks], capture_output=True, text=True, timeout=120)
     assert why in told.stdout and "this host allows" in told.stdout, told
 
 
 @pytest.mark.parametrize(("lacks", "code"), [("processes", 70), ("its program", 127)])
-def test_a_rank_whose_program_cannot_be_started_was_not_killed(tmp_path, group, lacks, code):
+def test_rank_with_an_unstartable_program_is_not_reported_as_killed(tmp_path, group, lacks, code):
     heard, log = queue.Queue(), Log("algo-1", fd=os.open(os.devnull, os.O_WRONLY))
     program = sys.executable if lacks == "processes" else "/nowhere/python"
     Ranks(tmp_path / "ranks", lambda *_: {"argv": [program], "env": {}, "cwd": "/"}, heard.put, log)
@@ -194,7 +194,7 @@ def test_a_rank_whose_program_cannot_be_started_was_not_killed(tmp_path, group, 
     assert process.wait(60) == code
 
 
-def test_a_rank_that_finds_no_process_to_stand_apart_says_so(group):
+def test_rank_without_a_free_process_reports_the_shortage(group):
     """Before it has asked its host for anything."""
     (group / "pids.max").write_text("1")
     told = subprocess.run(
@@ -206,7 +206,7 @@ def test_a_rank_that_finds_no_process_to_stand_apart_says_so(group):
 
 
 @pytest.mark.parametrize("name", ["EAGAIN", "EMFILE", "ENFILE", "ENOMEM", "ENOENT", "E2BIG"])
-def test_ranks_and_other_processes_that_cannot_be_started_have_one_code(name):
+def test_unstartable_ranks_and_other_processes_exit_with_one_code(name):
     number = getattr(errno, name)
     error = OSError(number, os.strerror(number))
     code = 127 if name in ("ENOENT", "E2BIG") else 70

@@ -58,7 +58,7 @@ def ssh(job, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("command", [["id"], [], [ORTED + "; id"]], ids=["other program", "nothing", "one more"])
-def test_the_key_starts_nothing_else(running, command):
+def test_ssh_key_starts_only_the_mpi_daemon(running, command):
     """More of what is refused: unit/programs/test_forced_command.py."""
     result = ssh(running, "algo-2", *command)
     assert result.returncode == 126, result
@@ -66,7 +66,7 @@ def test_the_key_starts_nothing_else(running, command):
     assert "uid=" not in result.stdout + result.stderr
 
 
-def test_a_key_that_a_follower_shows_is_not_let_in(running):
+def test_key_from_a_follower_is_refused(running):
     """A caller with a follower's address, and the token if any, acts for a follower, not for the coordinator."""
     public_keys = (
         ("authorized_keys", "ssh-ed25519 AAAA"),
@@ -87,7 +87,7 @@ def test_a_key_that_a_follower_shows_is_not_let_in(running):
     assert running[1].process.poll() is None
 
 
-def test_the_key_opens_no_terminal_tunnel_files_or_environment(running, tmp_path):
+def test_ssh_key_opens_no_terminal_tunnel_files_or_environment(running, tmp_path):
     terminal = ssh(running, "-tt", "algo-2", "id")
     assert terminal.returncode != 0 and "uid=" not in terminal.stdout
     tunnel = ssh(running, "-W", "127.0.0.1:1", "algo-2")
@@ -102,7 +102,7 @@ def test_the_key_opens_no_terminal_tunnel_files_or_environment(running, tmp_path
     assert variables.returncode == 126
 
 
-def test_the_ssh_daemon_takes_nothing_but_the_key(running):
+def test_ssh_daemon_accepts_only_the_key(running):
     """As the daemon itself reads them."""
     config = running[2].base / "run/ssh/sshd_config"
     answer = subprocess.run(["/usr/sbin/sshd", "-T", "-f", str(config)], capture_output=True, text=True, timeout=60)
@@ -120,7 +120,7 @@ def test_the_ssh_daemon_takes_nothing_but_the_key(running):
     assert found["port"] != "22"
 
 
-def test_a_daemon_with_another_host_key_is_not_talked_to(running, tmp_path):
+def test_client_refuses_a_daemon_with_another_host_key(running, tmp_path):
     known = tmp_path / "known_hosts"
     key = (running[1].base / "run/ssh/host_key.pub").read_text().split()[1]
     known.write_text(f"algo-2 ssh-ed25519 {key}\n")  # algo-1's

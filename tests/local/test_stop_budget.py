@@ -21,7 +21,7 @@ while True:
 """
 
 
-def test_every_rank_gets_a_sigterm_that_one_host_gets(hosts, figure):
+def test_sigterm_of_one_host_reaches_every_rank(hosts, figure):
     """mpirun itself is not terminated."""
     job = hosts(3, code=TELLS_WHEN, mode="mpi", each=2)
     job.all_say(r"asleep(.|\n)*asleep")
@@ -36,7 +36,7 @@ def test_every_rank_gets_a_sigterm_that_one_host_gets(hosts, figure):
 
 
 @pytest.mark.tensorflow
-def test_a_strategy_of_tensorflow_does_not_keep_a_script_from_ending(hosts):
+def test_script_with_a_tensorflow_strategy_ends_at_sigterm(hosts):
     code = (
         "import time\nimport tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()\n"
         "print('asleep', flush=True)\ntime.sleep(600)\n"
@@ -48,7 +48,7 @@ def test_a_strategy_of_tensorflow_does_not_keep_a_script_from_ending(hosts):
 
 
 @pytest.mark.tensorflow
-def test_parameter_servers_stay_until_all_have_saved(hosts):
+def test_ps_stay_until_all_workers_have_saved(hosts):
     job = hosts(2, "saves_through_ps.py", mode="ps", PS_WORKERS="server", PS_COUNT=1)
     job.says("asleep", host=1)
     job[2].kill(signal.SIGTERM)
@@ -57,7 +57,7 @@ def test_parameter_servers_stay_until_all_have_saved(hosts):
     assert "ps/0 stopped: killed by SIGTERM" in job[1].log
 
 
-def test_before_the_maximum_runtime_scripts_are_asked_to_save(hosts):
+def test_scripts_get_sigterm_before_the_maximum_runtime(hosts):
     """Followers hear of it from the coordinator. The stop comes 30 s after the start, when scripts are up."""
     job = hosts(2, "saves.py", mode="mwms", MAX_RUNTIME=80, STOP_GRACE=30)
     job.must_end(0)

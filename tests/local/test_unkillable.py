@@ -73,13 +73,13 @@ def test_a_process_that_survives_the_stop_of_a_job_is_named(stuck, deed):
     assert is_named(job[2].log)
 
 
-def test_a_rank_that_survives_the_failure_of_another_is_named_and_not_the_cause(stuck):
+def test_unkillable_rank_is_named_but_not_as_the_cause(stuck):
     job = stuck(1, "raise", 1, mode="mpi", each=2)
     job.must_end(1, "algo-1 rank 1 (exit code 1): ValueError: the loss is not a number")
     assert is_named(job[1].log)
 
 
-def test_a_process_that_a_script_leaves_is_named_if_it_survives(stuck):
+def test_unkillable_process_that_a_script_left_is_named(stuck):
     job = stuck(1, "leave it", 1)
     job.must_end(0)
     assert "left behind after SIGKILL: pid " in job[1].log

@@ -66,7 +66,7 @@ def lost(job) -> int:
     return int(re.search(r"(\d+) bytes of the output of this host were not written", evidence)[1])
 
 
-def test_sigterm_reaches_a_script_that_is_blocked_in_print_and_it_saves(unread, figure):
+def test_script_blocked_in_print_saves_after_sigterm(unread, figure):
     """Its handler runs there."""
     job = unread(60, "waits")
     assert printed(job) < 60 * MEGABYTE - 1
@@ -79,7 +79,7 @@ def test_sigterm_reaches_a_script_that_is_blocked_in_print_and_it_saves(unread, 
     assert lost(job) > 1e6
 
 
-def test_a_reader_that_comes_late_gets_everything_and_memory_is_bounded(unread):
+def test_late_reader_gets_all_output_while_memory_stays_bounded(unread):
     job = unread(60, "ends")
     at_first = memory(job)
     assert printed(job) < 200_000
@@ -97,13 +97,13 @@ def memory(job) -> int:
     return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1000
 
 
-def test_success_with_output_that_nobody_read_is_a_success_and_says_so(unread):
+def test_job_with_unread_output_succeeds_and_reports_the_loss(unread):
     job = unread(2, "ends")
     job.must_end(0)
     assert lost(job) > 1e6
 
 
-def test_a_progress_bar_is_seen_while_it_stands_and_is_not_lost_when_the_launcher_is_killed(hosts):
+def test_progress_bar_without_a_line_end_is_forwarded_at_once(hosts):
     code = """if True:
         import time
         for percent in (10, 20):
@@ -118,7 +118,7 @@ def test_a_progress_bar_is_seen_while_it_stands_and_is_not_lost_when_the_launche
     os.kill(script, signal.SIGKILL)
 
 
-def test_a_reader_that_returns_gets_the_last_lines(unread):
+def test_returning_reader_gets_the_last_lines(unread):
     """As with a log driver whose network was away for some seconds."""
     job = unread(2, "raises")
     eventually((job[1].base / "output/failure").exists, within=LONG)
@@ -130,7 +130,7 @@ def test_a_reader_that_returns_gets_the_last_lines(unread):
     assert "bytes of output" not in job[1].log
 
 
-def test_a_stop_shortens_the_wait_for_a_reader(unread):
+def test_sigterm_shortens_the_wait_for_a_reader(unread):
     """The script has ended and the launcher gives its output 20 s, or less if SageMaker ends the host earlier."""
     job = unread(2, "ends")
     eventually((job[1].base / "output/data/report.html").exists, within=LONG)
