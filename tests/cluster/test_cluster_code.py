@@ -35,7 +35,7 @@ def sums(ending: Ending) -> list[int]:
     return [each["sum"] for each in ending.told.values()]
 
 
-def test_isolated_hosts_take_the_images_requirements(cluster: StartCluster, tmp_path: Path) -> None:
+def test_isolated_hosts_use_requirements_in_the_image(cluster: StartCluster, tmp_path: Path) -> None:
     """Network isolation: no S3 and no index. Neither is needed, since the image has all requirements."""
     files = {"train.py": (PROGRAMS / "tells.py").read_text(), "requirements.txt": "numpy\nboto3>=1\n"}
     code = archived(tmp_path / "channel", files)
@@ -72,7 +72,7 @@ def test_one_host_needs_no_network(alone: RunAlone) -> None:
     assert "algo-1 script] cards lo\n" in log
 
 
-def test_requirements_that_take_a_network_fail_without_one(alone: RunAlone) -> None:
+def test_requirements_from_a_network_fail_on_isolated_hosts(alone: RunAlone) -> None:
     code, log, output = alone({"train.py": LOOKS_AROUND, "requirements.txt": "numpy\nno-such-distribution-of-ours\n"})
     assert code == 65, log
     assert "cards" not in log
@@ -103,7 +103,7 @@ def derived(image: str, tmp_path: Path) -> Iterator[str]:
     sh("docker", "rmi", name)
 
 
-def test_an_image_may_bring_its_code(derived: str, tmp_path: Path) -> None:
+def test_image_provides_the_code(derived: str, tmp_path: Path) -> None:
     """The job names no program. Requirements are built once per host, though two ranks need them there."""
     with Cluster(derived, tmp_path / "job", program="", hosts=2) as job:
         for ending in job.all_end():

@@ -170,7 +170,7 @@ def test_a_killed_host_ends_the_job(project: StartProject, tmp_path: Path, gener
 
 
 @both
-def test_stop_lets_scripts_save(project: StartProject, tmp_path: Path, generation: str) -> None:
+def test_compose_stop_gives_scripts_time_to_save(project: StartProject, tmp_path: Path, generation: str) -> None:
     job = project(generation, MODE="mwms", PROGRAM="tests/programs/saves.py")
     running = job.start()
     job.read(running, "] asleep", times=2)
@@ -191,14 +191,14 @@ def test_too_many_hosts_are_refused(project: StartProject, generation: str) -> N
 
 
 @both
-def test_a_missing_image_is_said(project: StartProject, generation: str) -> None:
+def test_missing_image_is_reported(project: StartProject, generation: str) -> None:
     job = project(generation, IMAGE=f"sagemaker-tf-entrypoint:missing-{SESSION}")
     assert job.up() != 0
     assert "THE IMAGE IS NOT ON THIS MACHINE: run build.sh" in job.log
 
 
 @newer
-def test_commands_of_the_page_run_an_own_project(
+def test_commands_of_the_page_run_a_users_project(
     project: StartProject, image: str, tmp_path: Path, generation: str
 ) -> None:
     """Run the page's commands as written, up to `docker compose`, which is called as this generation's command."""

@@ -123,7 +123,7 @@ EACH = [
 
 
 @pytest.mark.parametrize("name, mode", EACH)
-def test_the_script_runs_or_one_line_says_what_is_missing(
+def test_script_runs_or_one_line_names_the_missing_part(
     cluster: Callable[..., Cluster], tmp_path: Path, name: str, mode: str
 ) -> None:
     """The script's own fault ends the job, not ours; or one line names what is missing."""
@@ -160,7 +160,7 @@ def test_the_script_runs_or_one_line_says_what_is_missing(
             assert everything.count("Traceback") == (not refused)
 
 
-def test_the_page_lists_all_containers() -> None:
+def test_page_of_the_image_lists_all_tested_containers() -> None:
     page = (ROOT / "docs/image.md").read_text()
     firsts = [line.split("|")[1].strip() for line in page.splitlines() if line.startswith("|")]
     assert CONTAINERS.keys() <= {name for first in firsts for name in first.split("<br>")}

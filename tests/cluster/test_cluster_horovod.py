@@ -69,7 +69,7 @@ def told(endings: Iterable[Ending]) -> list[Any]:
 
 
 @pytest.mark.parametrize("keras", KERASES)
-def test_fit_trains_all_ranks_alike(cluster: StartCluster, keras: str) -> None:
+def test_fit_ends_with_equal_weights_on_all_ranks(cluster: StartCluster, keras: str) -> None:
     """Ranks that start apart, each with its rows, end with the same weights; what they save is used to resume."""
     with cluster(program="horovod_keras.py", hosts=2, mode="mpi", environment={**BUSY, **KERASES[keras]}) as job:
         ranks = told(job.all_end(within=400))
@@ -89,7 +89,7 @@ of_default_line = pytest.mark.skipif(LINE != DEFAULT_LINE, reason="the programs 
 
 
 @of_default_line
-def test_code_for_tensorflow_1_trains_by_the_shim(cluster: StartCluster) -> None:
+def test_tf1_code_trains_through_the_shim(cluster: StartCluster) -> None:
     """Variables of rank 0 reach all ranks, and gradients are averaged: 100 steps end between the ranks' own rows."""
     shim = {"ENTRYPOINT_TF1": "shim", "TF_CPP_MIN_LOG_LEVEL": "2", **BUSY}
     with cluster(program="horovod_tf1.py", mode="mpi", hosts=2, environment=shim) as job:

@@ -55,7 +55,7 @@ def onto_aws(aws: str) -> Iterator[str]:
 @pytest.mark.more
 @pytest.mark.timeout(2 * BUILD)  # the first waits for a stand-in
 @pytest.mark.parametrize("where, way, name", CELLS, ids=["-".join(cell).replace(ON, "-on") for cell in CELLS])
-def test_a_cell_of_the_matrix_trains_or_logs_why_not(
+def test_cell_of_the_matrix_trains_or_logs_the_reason(
     request: pytest.FixtureRequest, tmp_path: Path, where: str, way: str, name: str
 ) -> None:
     interface, never = LINES[LINE][name], NEVER.get((where, way, name))

@@ -45,7 +45,7 @@ def hosts_of(folder: Path, steps: int) -> dict[str, Path]:
     return {host: folder / host / "ml" for host in HOSTS}
 
 
-def test_each_parameter_server_writes_its_part_and_the_next_job_resumes(share: Share, tmp_path: Path) -> None:
+def test_each_ps_writes_its_part_and_the_next_job_resumes(share: Share, tmp_path: Path) -> None:
     """And the chief of another host brings the parts together, and exports its model there."""
     import tensorflow as tf
 

@@ -91,7 +91,7 @@ NAMED = {f"{row.way}, {row.host} {row.fault}, {row.cause.split(' (')[0]}": (row,
 
 # In each default run test_cluster_faults.py kills a worker and its host, local/test_outcome_table.py one of each kind.
 @pytest.mark.parametrize("row", variants(NAMED, "mwms, algo-2 raises, worker/1", f"mpi, algo-1 {LOST}, {GONE}"))
-def test_all_hosts_end_by_the_first_cause(cluster: StartCluster, figure: Figure, row: Row) -> None:
+def test_all_hosts_report_the_first_cause(cluster: StartCluster, figure: Figure, row: Row) -> None:
     with train(cluster, row.way, **({"raises": row.host} if row.fault == RAISES else {})) as job:
         began = None
         if row.fault != RAISES:
@@ -134,7 +134,7 @@ time.sleep(3)
 """
 
 
-def test_stop_before_the_launcher_is_up_ends_the_host(cluster: StartCluster, tmp_path: Path) -> None:
+def test_sigterm_before_the_launcher_starts_ends_the_host(cluster: StartCluster, tmp_path: Path) -> None:
     """Linux drops a signal for a PID 1 that has no handler yet, unless it is blocked."""
     train = tmp_path / "train"
     own = (Path(__file__).parents[2] / "container/train").read_text()

@@ -17,7 +17,7 @@ FOREIGN = Path(__file__).resolve().parents[1] / "programs/foreign"
 StartCluster = Callable[..., Cluster]
 
 
-def test_the_operator_and_our_reader_take_turns(image: str, tmp_path: Path) -> None:
+def test_operator_and_launchers_reader_alternate_on_one_pipe(image: str, tmp_path: Path) -> None:
     """They read the same from all formats; each continues with the next pass, whichever had the last one."""
     formats = ("TFRecord", "RecordIO", "TextLine")
     for folder in ("input/config", "input/data"):

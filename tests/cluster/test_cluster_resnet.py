@@ -45,7 +45,9 @@ def tool(folder: Path, name: str, *arguments: str) -> None:
     subprocess.run(command, cwd=folder, check=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
 
 
-def test_photographs_are_streamed_and_learned(image: str, cluster: StartCluster, figure: Figure, photos: Path) -> None:
+def test_resnet_learns_from_streamed_photographs(
+    image: str, cluster: StartCluster, figure: Figure, photos: Path
+) -> None:
     """With a small network, since ResNet-50 on four ranks is too much for two CPUs. All else is the same.
 
     Each rank of a host has a pipe with its part of the images, of which its fellow on the other host takes every other
@@ -90,7 +92,7 @@ def test_photographs_are_streamed_and_learned(image: str, cluster: StartCluster,
         assert all(answer["label"] == answer["probabilities"].index(max(answer["probabilities"])) for answer in answers)
 
 
-def test_resnet_50_on_noise_prints_the_table_of_scaling(cluster: StartCluster, figure: Figure) -> None:
+def test_resnet_50_benchmark_prints_the_table_of_scaling(cluster: StartCluster, figure: Figure) -> None:
     """The first rank alone, then both, each on a host of its own."""
     hyperparameters = {**SMALL, "synthetic": True, "image-size": 32, "batch-size": 2, "steps": 3}
     with cluster(code=RESNET, mode="mpi", hosts=2, environment=BUSY, hyperparameters=hyperparameters) as job:

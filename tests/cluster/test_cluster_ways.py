@@ -13,7 +13,7 @@ NASTY = (NASTY * 60)[:2500]
 
 
 # Of the other modes tests/configs has the plans; training in them: test_cluster_foreign.py, test_cluster_compose.py.
-def test_ranks_have_their_own_hosts_environment(
+def test_ranks_have_the_environment_of_their_host(
     cluster: Callable[..., Cluster], figure: Callable[[str, float], None]
 ) -> None:
     options = "-x FROM_OPTIONS=yes --mca btl_base_verbose 0"

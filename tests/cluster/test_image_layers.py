@@ -177,7 +177,7 @@ PLANTED = {
 }
 
 
-def test_the_search_finds_what_is_planted_and_removed(image: str, tmp_path: Path) -> None:
+def test_search_finds_a_credential_that_a_later_layer_removes(image: str, tmp_path: Path) -> None:
     """Otherwise a search that finds nothing would prove nothing."""
     for name, text in PLANTED.items():
         target = tmp_path / "planted" / name

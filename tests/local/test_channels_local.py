@@ -59,7 +59,7 @@ def rows(tmp_path) -> Path:
     return folder
 
 
-def test_hosts_get_channels_of_all_modes(local, tmp_path, rows, engine):
+def test_simulated_hosts_get_channels_of_all_modes(local, tmp_path, rows, engine):
     run = local(
         READS, "--input-mode", "Pipe",
         "--channel", f"stream={rows},distribution=ShardedByS3Key,shuffle=7",

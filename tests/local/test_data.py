@@ -32,7 +32,7 @@ def test_each_worker_of_a_coordinator_reads_its_own_shard(hosts):
     assert "/job:ps/" in device
 
 
-def test_mirrored_workers_read_their_shards_once_and_save_once(hosts):
+def test_mirrored_workers_read_each_shard_and_save_the_model_once(hosts):
     """TensorFlow would shard the shards again, Keras stop halfway; each worker would resume from its own disk."""
     job = hosts(2, "mwms_shards.py", mode="mwms", EVALUATOR="last")
     job.must_end(0)

@@ -42,7 +42,7 @@ def test_all_hosts_can_be_killed_at_once(local, engine):
     local(engine, *STEPS, count=2, faults=[f"kill all when '{BEFORE}'"]).must_end(137, "SIGKILL", "SIGKILL")
 
 
-def test_a_stop_during_the_start_reaches_every_host(local, engine):
+def test_sigterm_during_the_start_reaches_every_host(local, engine):
     """A host that cannot receive it yet gets it as soon as it can."""
     local(engine, program="sleeps.py", faults=["stop all"]).must_end(143, 143, 143, 143)
 
@@ -253,7 +253,7 @@ def test_two_interrupts_kill_a_run_with_a_frozen_host(local, netns):
     assert run.exits[1] == "SIGKILL"
 
 
-def test_help_shows_each_fault():
+def test_help_lists_each_fault():
     shown = entrypoint("help", "faults", COLUMNS="120").stdout
     assert "ACTION TARGET [at SECONDS | when TEXT] [for SECONDS]" in shown
     for word in ("kill", "stop", "pause", "cut", "late", "hide", "fill", "readonly"):

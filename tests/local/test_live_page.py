@@ -69,7 +69,7 @@ def words_of(dom: str) -> str:
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", body)))
 
 
-def test_a_running_job_shows_its_progress(shown):
+def test_live_page_shows_progress_of_a_running_job(shown):
     page = shown(job_of(2).state(time.time()))
     words = words_of(page.dom)
     assert page.complaints == [] and "<title>resnet-17</title>" in page.dom

@@ -323,7 +323,7 @@ class TestDistributed:
         job.stop()
         job.must_end(143)
 
-    def test_a_short_job_that_leaves_its_strategy_is_reported_at_its_end(self, hosts):
+    def test_short_job_outside_its_strategy_is_reported_at_its_end(self, hosts):
         """As with a model outside of the scope; the report begins with it, and the exit code is the script's."""
         code = f"""{TRAINS.format(weights=10_000)}
 import os, time

@@ -148,7 +148,7 @@ def test_ranks_divide_the_cpus_of_their_host(hosts):
     assert "TF_NUM_INTRAOP_THREADS" not in job[2].log or alone[0]
 
 
-def test_a_rank_that_mpirun_binds_starts_no_more_threads_than_it_has_cpus(hosts):
+def test_bound_rank_starts_at_most_one_thread_per_cpu(hosts):
     if this_machine().cpus < 2:
         pytest.skip("wants a CPU for each of two ranks")
     parameters = options("-bind-to hwthread -x OMP_NUM_THREADS=9")
@@ -171,7 +171,7 @@ def test_waiting_ranks_yield_their_cpu_by_default(hosts, environment, words, exp
     assert [each["env"].get("OMPI_MCA_mpi_yield_when_idle") for each in told(job)] == [expected] * 2
 
 
-def test_ranks_of_a_module_end_together_when_one_raises(hosts, tmp_path):
+def test_ranks_of_a_python_module_end_together_when_one_raises(hosts, tmp_path):
     """As with a file: by mpi4py's runner, which aborts the others. The one that raises waits for them otherwise."""
     code = {
         "train.py": "from mpi4py import MPI\nif MPI.COMM_WORLD.rank == 1:\n    raise ValueError('bad batch')\n"
@@ -186,7 +186,7 @@ def test_ranks_of_a_module_end_together_when_one_raises(hosts, tmp_path):
 @pytest.mark.skipif(
     DAEMON == "prted", reason="Open MPI 5's runtime has its own settings, which ompi_info does not list"
 )
-def test_open_mpi_knows_each_setting_that_it_is_given(tmp_path):
+def test_open_mpi_knows_each_setting_of_the_launcher(tmp_path):
     """Open MPI silently accepts and ignores settings that it does not know."""
     told = subprocess.run(
         ["ompi_info", "--all", "--parsable", "--level", "9"], capture_output=True, text=True, check=True

@@ -100,7 +100,7 @@ def test_hosts_with_addresses_of_ipv6_alone_find_one_another(local):
     assert '"[fd00:0:0:1::2]:' in run.terminal
 
 
-def test_ranks_meet_over_ipv6(local):
+def test_ranks_connect_over_ipv6(local):
     if DAEMON == "prted":
         pytest.skip("Debian has built Open MPI 5 without IPv6")
     local("mpi_sum.py", "--ip", "6", mode="mpi").must_end(0, 0, 0)

@@ -8,7 +8,7 @@ from hosts import LONG
 from waiting import eventually
 
 
-def test_a_script_gets_its_environment_its_folder_and_no_file_or_signal_of_ours(hosts):
+def test_script_inherits_no_file_or_signal_of_the_launcher(hosts):
     job = hosts(1, "tells.py", hyperparameters={"epochs": "3"}, environment={"MINE": "a b"})
     job.must_end(0)
     assert "[algo-1 script] told" in job[1].log
@@ -79,7 +79,7 @@ def test_lines_of_the_script_have_the_configured_prefix(hosts, prefix, lines):
     assert prefix != "false" or "[algo-1" not in job[1].log
 
 
-def test_orphans_that_end_are_reaped(hosts):
+def test_ended_orphans_are_reaped(hosts):
     hosts(1, "makes_zombies.py").must_end(0)
 
 

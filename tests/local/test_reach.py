@@ -31,7 +31,7 @@ def test_answering_hosts_are_found_and_unreachable_ones_reported(cluster):
     assert not found["algo-4"].address and found["algo-4"].why
 
 
-def test_a_host_is_checked_from_our_own_address(cluster):
+def test_hosts_are_checked_from_the_launchers_own_address(cluster):
     """Connect from our own address: where hosts share a machine, the other side identifies us by it."""
     job, port = cluster
     callers = []

@@ -66,7 +66,7 @@ def words_of(dom: str, section: str) -> str:
 
 
 @pytest.mark.parametrize("width, scheme", [(1280, "light"), (420, "dark")])
-def test_the_page_shows_every_part_at_each_width_and_in_each_scheme(browser, tmp_path, width, scheme):
+def test_report_page_shows_every_part_at_each_width_and_color_scheme(browser, tmp_path, width, scheme):
     shown = browser.open(report(tmp_path, job_of_four(), price=3.6), width=width, scheme=scheme, pictured=True)
     assert shown.complaints == []
     assert 'data-ready="yes"' in shown.dom
@@ -112,7 +112,7 @@ def can_be_read_without_eyes(dom: str) -> None:
     assert 'lang="en"' in dom and "<title>resnet-17: succeeded</title>" in dom
 
 
-def test_nothing_is_wider_than_a_telephone(browser, tmp_path):
+def test_report_page_fits_a_telephone(browser, tmp_path):
     page = report(tmp_path, job_of_four())
     probe = "<script>document.body.dataset.wide=document.documentElement.scrollWidth</script></body>"
     page.write_text(page.read_text("utf-8").replace("</body>", probe), "utf-8")
@@ -139,7 +139,7 @@ def test_single_values_are_figures_and_unknown_values_are_absent(browser, tmp_pa
     assert "0 s 0.5 s" in timeline and "5 s" in timeline and "<dd>5 s<" in top
 
 
-def test_a_job_of_days_with_many_hosts_is_summed_up(browser, tmp_path):
+def test_report_page_summarises_days_and_many_hosts(browser, tmp_path):
     records, end = {}, 3 * 86_400
     for number in range(12):
         name, rank = f"algo-{number + 1}", f"rank {number}"
@@ -202,7 +202,7 @@ def test_a_failed_job_shows_its_cause_first(browser, tmp_path):
     assert "No other problems found." in words_of(shown.dom, "verdicts")
 
 
-def test_missing_and_broken_records_are_named_on_the_page(browser, tmp_path):
+def test_report_page_names_missing_and_broken_records(browser, tmp_path):
     page = tmp_path / "report.html"
     make({"algo-1": b"\x1f\x8bnothing of the kind", "algo-2": trained("algo-2", 3).data}, page)
     shown = browser.open(page)

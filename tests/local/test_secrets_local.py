@@ -97,7 +97,7 @@ def test_the_summary_is_masked(hosts, tmp_path):
     assert found_in(summary.read_text()) == []
 
 
-def test_the_address_of_code_that_cannot_be_fetched_is_shown_without_its_password(hosts):
+def test_address_of_unreachable_code_is_shown_without_its_password(hosts):
     """The failure text has its address, without the password in it."""
     url = "s3://user:Zq7-Lw0Xk9@no/such/code.tar.gz"
     job = hosts(1, code={}, hyperparameters={"sagemaker_submit_directory": json.dumps(url)})

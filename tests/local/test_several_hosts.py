@@ -35,7 +35,7 @@ def test_mirrored_workers_share_one_cluster_and_differ_in_their_index(hosts):
     assert {config["task"]["type"] for config in configs} == {"worker"}
 
 
-def test_scripts_beside_parameter_servers_are_chief_and_workers(hosts):
+def test_scripts_of_a_ps_job_are_chief_and_workers(hosts):
     job = hosts(3, "writes_tf_config.py", mode="ps", environment=LISTENS)
     job.must_end(0)
     configs = job.json_of("tf_config-*.json")
@@ -44,7 +44,7 @@ def test_scripts_beside_parameter_servers_are_chief_and_workers(hosts):
     assert configs[0]["environment"] == "cloud"
 
 
-def test_no_host_leaves_before_the_last_script_has_ended(hosts):
+def test_no_host_ends_before_the_last_script(hosts):
     """SageMaker's local mode ends the job when the first container does."""
     slow = """
 import os, pathlib, time
@@ -121,7 +121,7 @@ def test_blanks_around_the_token_are_ignored(hosts):
     hosts(2, "exits.py", TOKEN=" of-this-job  ").must_end(0)
 
 
-def test_other_hosts_report_a_configuration_that_is_broken_on_one_host(hosts):
+def test_all_hosts_report_a_broken_configuration_of_one_host(hosts):
     """Without that, they would wait for it until the start timeout."""
     job = hosts(3, "tells.py", mode="mwms", absent=("algo-2",))
     config = job.base("algo-2") / "input/config/hyperparameters.json"

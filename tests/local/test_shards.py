@@ -70,7 +70,7 @@ EVERYTHING = {name: (name, each.get("TrainingInputMode", "File"), 1, 0) for name
 
 
 @pytest.mark.parametrize("chief_trains", [True, False])
-def test_a_chief_has_a_shard_if_it_trains(two_hosts, chief_trains):
+def test_chief_that_trains_has_a_shard(two_hosts, chief_trains):
     """Whether the chief trains is seen in the code."""
     uses = "def main(tf):\n    tf.estimator.train_and_evaluate('chief')\n" if chief_trains else ""
     job = two_hosts("ps", uses + TELLS, environment=LISTENS, PS_CHIEF_FIRST="never")

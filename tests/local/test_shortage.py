@@ -127,7 +127,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     ("does", "is_memory"), [("bytearray(b'x') * (1 << 30)", True), ("__import__('os')._exit(9)", False)]
 )
-def test_a_child_that_the_kernel_kills_for_memory_is_reported_with_the_limit(hosts, does, is_memory):
+def test_child_killed_for_memory_is_reported_with_the_limit(hosts, does, is_memory):
     """A pool only reports that a child is gone. Whose child it was, and the limit, are in the failure."""
     if why := why_not("memory"):
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"cannot limit a host's memory here: {why}")

@@ -139,7 +139,7 @@ def test_killed_download_of_code_starts_anew(hosts, tmp_path):
 # ---- what is installed ----------------------------------------------------------------------------------------------
 
 
-def test_requirements_are_installed_first(hosts, tmp_path):
+def test_requirements_are_installed_before_the_script_starts(hosts, tmp_path):
     library = {f"library/{name}": text for name, text in package("testlibrary", "answer = 42\n").items()}
     script = f"import sys; sys.path.append({str(tmp_path / 'site')!r})\n"
     script += "import testlibrary; print('answer', testlibrary.answer)\n"

@@ -196,7 +196,7 @@ ModelTrainer(**common, source_code=keeps, hyperparameters=program).train([rows])
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_launch_scripts_have_their_findings(ask: Ask, name: str) -> None:
+def test_doctor_reports_findings_of_launch_scripts(ask: Ask, name: str) -> None:
     script = SCRIPTS[name]
     report = ask(script.sdk, script.text, script.train)
     told = checks(report) | {"local-mode"}
@@ -212,7 +212,7 @@ def test_launch_scripts_have_their_findings(ask: Ask, name: str) -> None:
 
 
 @older
-def test_submit_py_is_clean(sdk: str) -> None:
+def test_doctor_finds_nothing_in_submit_py(sdk: str) -> None:
     arguments = ("examples/deepfm/train.py", "--mode", "mpi", "--instances", "2", "--image", IMAGE, "--role", ROLE)
     channels = ("--channel", "training=s3://bucket/rows/", "--checkpoints", "s3://bucket/checkpoints", "--spot")
     said = call(ROOT, sdk, "examples/submit.py", "--args", *arguments, *channels)
@@ -221,7 +221,7 @@ def test_submit_py_is_clean(sdk: str) -> None:
 
 
 @older
-def test_examples_of_the_documents_are_clean(ask: Ask, sdk: str) -> None:
+def test_doctor_finds_nothing_in_documented_examples(ask: Ask, sdk: str) -> None:
     names = {"image": IMAGE, "role": ROLE, "IMAGE": IMAGE, "ROLE": ROLE}
     report = ask(sdk, "\n".join([*(f"{key} = {value!r}" for key, value in names.items()), *blocks_for(sdk)]), train="")
     assert len(report.jobs) >= 8
@@ -229,7 +229,7 @@ def test_examples_of_the_documents_are_clean(ask: Ask, sdk: str) -> None:
 
 
 @pytest.mark.parametrize("name", variants({name: name for name in corpus_launches.OF_V2}, "v1's names"))
-def test_launch_scripts_of_v2_have_their_labels(ask: Ask, name: str) -> None:
+def test_doctor_reports_labelled_findings_of_v2_scripts(ask: Ask, name: str) -> None:
     call, wanted = corpus_launches.OF_V2[name]
     quiet = "debugger_hook_config=False, disable_profiler=True"
     quiet += "" if "Estimator" in call else ", model_dir=False"
@@ -243,7 +243,7 @@ def test_launch_scripts_of_v2_have_their_labels(ask: Ask, name: str) -> None:
 
 @pytest.mark.more  # 5 s each; tests above have each kind, and tests/unit/doctor the release of SDK v2 with this class
 @pytest.mark.parametrize("name", WITH_MODEL_TRAINERS)
-def test_launch_scripts_with_model_trainers_have_their_labels(ask: Ask, name: str) -> None:
+def test_doctor_reports_labelled_findings_of_model_trainer_scripts(ask: Ask, name: str) -> None:
     script = WITH_MODEL_TRAINERS[name]
     report = ask(script.sdk, script.text, script.train, script.requirements)
     assert (checks(report), len(report.jobs)) == (script.wanted, 1), as_text(report)
@@ -261,7 +261,7 @@ PROJECTS = {f"{mode}, {sdk}": (mode, sdk) for mode in PLANS for sdk in new.SDKS}
 
 # In unit/test_new.py the doctor reads the script of each mode.
 @pytest.mark.parametrize("mode, sdk", variants(PROJECTS, "ps, 3"))
-def test_submit_scripts_of_new_projects_are_clean(mode: str, sdk: str, tmp_path: Path) -> None:
+def test_doctor_finds_nothing_in_new_projects(mode: str, sdk: str, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     assert main.run(["new", str(folder), "--mode", mode, "--sdk", sdk], {}) == 0
     given = ["--args", "--role", "arn:aws:iam::000000000000:role/x", "--checkpoints", "s3://bucket/c"]

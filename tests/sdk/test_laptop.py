@@ -45,7 +45,7 @@ def said(laptop: Path, *command: str, folder: Path, exit_code: int = 0) -> str:
 
 
 @pytest.mark.usefixtures("sdks")
-def test_plan_doctor_and_local_beside_the_sdk(laptop: Path, tmp_path: Path) -> None:
+def test_plan_doctor_and_local_run_beside_the_sdk(laptop: Path, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     assert "worker/1" in said(laptop, "entrypoint", "plan", "--hosts", "2", "--mode", "mwms", folder=tmp_path)
     told = said(laptop, "entrypoint", "doctor", folder=tmp_path)

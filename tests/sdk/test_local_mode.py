@@ -57,7 +57,7 @@ def test_v3_runs_ranks_on_two_hosts(run: Run, image: str) -> None:
     assert "network interface ethwe named in resourceconfig.json does not exist here" in job.output
 
 
-def test_v3_runs_ranks_by_a_launcher_of_ours(run: Run, image: str) -> None:
+def test_v3_launcher_class_runs_ranks_on_two_hosts(run: Run, image: str) -> None:
     """Our Launcher does what the SDK's own MPI() does not: ranks on all hosts, by the launcher of the image."""
     job = run("v3", v3_launcher(image, "takes_part.py", mode="mpi", process_count_per_node=2))
     assert job.exit_code == 0, job.output
@@ -74,7 +74,9 @@ WAYS = {
 
 
 @pytest.mark.parametrize("call", variants(WAYS, "v3, command"))
-def test_no_host_ends_before_all_have(run: Run, image: str, call: Callable[[str], tuple[str, dict]]) -> None:
+def test_no_host_ends_before_all_scripts_have_ended(
+    run: Run, image: str, call: Callable[[str], tuple[str, dict]]
+) -> None:
     """The first container to end stops the others: the host that is done at once must wait for the one that saves."""
     job = run(*call(image))
     assert job.exit_code == 0, job.output
@@ -83,7 +85,7 @@ def test_no_host_ends_before_all_have(run: Run, image: str, call: Callable[[str]
 
 
 # All look at the same lines; with a command, the exit code has to pass the SDK's own shell, too.
-def test_a_script_that_raises_is_named_to_the_user(run: Run, image: str) -> None:
+def test_sdk_shows_the_exception_of_the_script(run: Run, image: str) -> None:
     """The SDK raises its error; what the user sees and the failure file say where and why."""
     job = run("v3", v3(image, "raises.py", "train"))
     assert job.exit_code == 1

@@ -392,7 +392,7 @@ ASKED = {
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_requests_are_as_asked(sent: Sent, sdk: str, tmp_path: Path, name: str) -> None:
+def test_documented_calls_send_the_expected_requests(sent: Sent, sdk: str, tmp_path: Path, name: str) -> None:
     asked = ASKED[name]
     if sdk not in asked.sdks:
         return
@@ -405,7 +405,7 @@ def test_requests_are_as_asked(sent: Sent, sdk: str, tmp_path: Path, name: str) 
         assert [plan_for(read(request, tmp_path)).title for request in requests] == asked.titles
 
 
-def test_blocks_ask_for_the_modes_that_they_name(sent: Sent, sdk: str, tmp_path: Path) -> None:
+def test_documented_blocks_request_their_named_modes(sent: Sent, sdk: str, tmp_path: Path) -> None:
     for block, requests in zip(blocks_for(sdk), sent["blocks"], strict=True):
         launcher, sdks = r'"ENTRYPOINT_MODE": "(\w+)"|Launcher\(mode="(\w+)"', r'distribution=\{"(\w+)"'
         named = re.findall(rf"{launcher}|{sdks}|sagemaker_(\w+)_enabled", block)
@@ -415,7 +415,7 @@ def test_blocks_ask_for_the_modes_that_they_name(sent: Sent, sdk: str, tmp_path:
     assert sum(map(len, sent["blocks"])) >= 8
 
 
-def test_commands_in_the_docs_send_the_jobs_that_they_describe(sent: Sent, tmp_path: Path) -> None:
+def test_documented_commands_request_their_described_jobs(sent: Sent, tmp_path: Path) -> None:
     assert len(ON_SAGEMAKER) >= 6
     for command, (request,) in zip(ON_SAGEMAKER, sent["commands"], strict=False):
         assert str(check_any(request, tmp_path).mode) == option(command, "--mode")
@@ -426,7 +426,7 @@ def test_commands_in_the_docs_send_the_jobs_that_they_describe(sent: Sent, tmp_p
             assert [spec.name for spec in plan.processes if spec.runs_program] == ["chief/0"]
 
 
-def test_the_documents_push_the_image_that_they_use() -> None:
+def test_documents_push_the_image_of_their_jobs() -> None:
     (line,) = {
         line for path in DOCUMENTS for line in re.findall(r"^    (\./build\.sh --push .*)", path.read_text(), re.M)
     }
@@ -452,7 +452,7 @@ def test_an_image_for_this_machine_is_not_pushed(monkeypatch: pytest.MonkeyPatch
     assert called == [[str(ROOT / "build.sh")]]
 
 
-def test_the_documents_aws_command_is_of_the_api() -> None:
+def test_documented_aws_command_matches_the_api() -> None:
     """The aws command's words are those of the API: boto3's description of it shows whether they are right."""
     (line,) = {line for path in DOCUMENTS for line in re.findall(r"^    aws (.*)", path.read_text(), re.M)}
     service, operation, *options = line.split()
@@ -465,7 +465,7 @@ def test_the_documents_aws_command_is_of_the_api() -> None:
     assert re.fullmatch(r"sagemaker-training-job:\w+_algo-1", parameters["Target"])  # as SageMaker's guide has it
 
 
-def test_blocks_with_endpoints_start_our_serve(sent: Sent, sdk: str) -> None:
+def test_documented_endpoints_start_serve(sent: Sent, sdk: str) -> None:
     """A model by itself, and one of a job; both are served by the image's `serve`, which takes no variable amiss."""
     if sdk == "v3":
         assert sent["endpoints"] == []
@@ -494,7 +494,7 @@ def parts(request: Request, base: Path) -> dict[str, list[tuple[Any, ...]]]:
 DEALT = [("training-1", "Pipe", 1, 0), ("training-2", "Pipe", 1, 0)]
 
 
-def test_each_kind_of_channel_gives_each_rank_its_part(sent: Sent, sdk: str, tmp_path: Path) -> None:
+def test_each_rank_gets_its_part_of_each_kind_of_channel(sent: Sent, sdk: str, tmp_path: Path) -> None:
     """As in AWS's document on Pipe mode: a channel for each rank or for all, its objects dealt out or not."""
     (request,) = requests_with(sent, sdk, "channels")
     assert parts(request, tmp_path) == {
@@ -516,7 +516,7 @@ def test_a_channel_for_each_rank_is_streamed(sent: Sent, sdk: str, tmp_path: Pat
         assert part_of(request, f"@{name}.ShuffleConfig.Seed") == seed
 
 
-def test_a_launcher_of_ours_is_sent_as_a_script_of_sdk_3(sent: Sent, sdk: str, tmp_path: Path) -> None:
+def test_launcher_class_is_sent_as_a_script_of_sdk_3(sent: Sent, sdk: str, tmp_path: Path) -> None:
     """It starts ours, in the mode that `Launcher` has; not in two modes."""
     if sdk == "v2":
         return
@@ -530,7 +530,7 @@ def test_a_launcher_of_ours_is_sent_as_a_script_of_sdk_3(sent: Sent, sdk: str, t
     assert re.fullmatch(problem.removeprefix("tf_launcher: "), (tmp_path / "failure").read_text())
 
 
-def test_no_job_of_ours_asks_for_the_debugger(sent: Sent, sdk: str) -> None:
+def test_requests_leave_out_the_debugger(sent: Sent, sdk: str) -> None:
     """The image has nothing that would serve it."""
     modes = requests_with(sent, sdk, '"ENTRYPOINT_MODE": "single"')
     for request in [*itertools.chain(*sent["commands"]), *modes]:
@@ -538,14 +538,14 @@ def test_no_job_of_ours_asks_for_the_debugger(sent: Sent, sdk: str) -> None:
         assert request.get("ProfilerConfig", {"DisableProfiler": True}) == {"DisableProfiler": True}
 
 
-def test_a_group_of_parameter_servers_runs_no_script(sent: Sent, sdk: str, tmp_path: Path) -> None:
+def test_group_of_ps_runs_no_script(sent: Sent, sdk: str, tmp_path: Path) -> None:
     (request,) = requests_with(sent, sdk, "ENTRYPOINT_PS_GROUPS")
     plan = plan_for(read(request, tmp_path))
     assert {spec.name for spec in plan.on("algo-1")} == {"prepare", "ps/0"}
     assert {spec.name for spec in plan.processes if spec.runs_program} == {"chief/0", "worker/0"}
 
 
-def test_the_metric_of_mask_rcnn_is_in_its_lines() -> None:
+def test_metric_regex_matches_lines_of_mask_rcnn() -> None:
     (metric, *others) = {option(command, "--metric") for command in ON_SAGEMAKER if "maskrcnn" in command[0]}
     assert not others
     line = "[algo-1 rank 0] maskrcnn: mAP(segm)/IoU=0.5:0.95: 0.3412"
@@ -615,7 +615,7 @@ def test_wrong_options_are_refused_in_one_line(
         ",colour=red",
     ],
 )
-def test_channels_mean_the_same_to_entrypoint_local(options: str) -> None:
+def test_submit_py_and_entrypoint_local_read_channels_alike(options: str) -> None:
     """What one accepts, the other accepts with the same meaning; what one refuses, the other refuses."""
     keys = ("mode", "distribution", "shuffle", "compression", "wrapper", "attributes")
     usual = {"mode": "File", "compression": "None", "wrapper": "None", "attributes": []}
@@ -633,7 +633,7 @@ def test_channels_mean_the_same_to_entrypoint_local(options: str) -> None:
     assert understood[0] == understood[1]
 
 
-def test_without_an_sdk_it_says_which_there_are(tmp_path: Path) -> None:
+def test_submit_py_without_an_sdk_prints_the_command_to_install_it(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="found no SageMaker SDK; wanted `pip install sagemaker`"):
         submit.main([DEEPFM, "--local", "--output", str(tmp_path)])
 
@@ -641,7 +641,7 @@ def test_without_an_sdk_it_says_which_there_are(tmp_path: Path) -> None:
 @pytest.mark.tensorflow
 @pytest.mark.more  # the next one, with other programs
 @pytest.mark.parametrize("name", ["v2", "v3"])
-def test_a_command_of_the_documents_trains_in_local_mode(
+def test_documented_command_trains_in_local_mode(
     name: str, run: Callable[..., Job], image: str, tmp_path: Path
 ) -> None:
     command = ON_THIS_MACHINE[0]
@@ -664,7 +664,7 @@ def test_a_command_of_the_documents_trains_in_local_mode(
         ("v3", "ps", ["chief/0] reached 2 parameter servers", "worker/0] reached 2 parameter servers"]),
     ],
 )
-def test_ranks_and_parameter_servers_run_in_local_mode(
+def test_ranks_and_ps_run_in_local_mode(
     name: str, mode: str, parts: list[str], run: Callable[..., Job], image: str, tmp_path: Path
 ) -> None:
     program = ROOT / "tests/sdk/programs/takes_part.py"
@@ -676,7 +676,9 @@ def test_ranks_and_parameter_servers_run_in_local_mode(
         assert len(re.findall(rf"{re.escape(part)}$", job.output, re.M)) == 1, job.output
 
 
-def test_a_command_of_v3_hears_a_stop_and_tells_its_status(run: Callable[..., Job], image: str, tmp_path: Path) -> None:
+def test_command_of_v3_gets_sigterm_and_passes_its_exit_code(
+    run: Callable[..., Job], image: str, tmp_path: Path
+) -> None:
     """SDK 3 starts a command from a shell of its own, process 1, which would keep SIGTERM to itself."""
     (look,) = re.findall(r"^    (python -c .*)", (ROOT / "docs/sagemaker.md").read_text(), re.M)
     (command,) = re.findall(r'command="(.*?)"', "".join(blocks_for("v3")))
