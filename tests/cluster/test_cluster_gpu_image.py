@@ -50,7 +50,7 @@ def test_tensorflow_loads_all_gpu_libraries_and_registers_a_simulated_gpu(image:
 
 
 @pytest.mark.parametrize("driver", [False, True])
-def test_a_job_with_a_gpu_lacks_nothing_but_the_driver(image: str, tmp_path: Path, driver: bool) -> None:
+def test_job_with_a_gpu_lacks_only_the_driver(image: str, tmp_path: Path, driver: bool) -> None:
     """All that our check looks for is there except libcuda.so.1; with that file, nothing is reported."""
     write_script(tmp_path, "print('the script runs')\n")
     mounts = {tmp_path: "/opt/ml"}

@@ -44,7 +44,7 @@ def test_image_runs_a_command_unchanged(image: str) -> None:
 
 
 @pytest.mark.parametrize("command", [[], ["train"], ["train", "--option"], ["--option"]])
-def test_the_default_command_is_train(image: str, command: list[str], tmp_path: Path) -> None:
+def test_image_runs_train_by_default(image: str, command: list[str], tmp_path: Path) -> None:
     train = tmp_path / "train"
     train.write_text('#!/bin/sh\necho train in pid $$: "$@"\n')
     train.chmod(0o755)
@@ -163,7 +163,7 @@ def test_launcher_is_the_small_last_layer(image: str) -> None:
     assert 0 < next(size for size in map(int, sizes) if size) < 9_000_000
 
 
-def test_the_image_is_configured_as_sagemaker_needs(image: str) -> None:
+def test_image_has_the_configuration_that_sagemaker_needs(image: str) -> None:
     config = inspect(image)["Config"]
     assert config["Entrypoint"] == ["/usr/local/bin/docker-entrypoint"]
     assert config["Cmd"] == ["train"]

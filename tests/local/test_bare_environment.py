@@ -18,7 +18,7 @@ print("trained", os.environ["SM_CURRENT_HOST"], task.get("type"))
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the Python of an environment with only these packages."""
+    """Return the Python of an environment that has only these packages."""
     folder = tmp_path_factory.mktemp("bare")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=120)
     (packages,) = folder.glob("lib/python3*/site-packages")

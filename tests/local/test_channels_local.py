@@ -1,6 +1,6 @@
-"""Test channels as a script sees them under `entrypoint local`: folders, FIFOs, lists, and nothing left at the end.
+"""Test the folders, FIFOs and lists that a script finds under `entrypoint local`, and their removal at the end.
 
-What each channel holds: unit/simulate/test_simulated_channels.py.
+unit/simulate/test_simulated_channels.py tests the content of each channel.
 """
 
 import gzip
@@ -140,7 +140,7 @@ coordinator.join()
     ],
 )
 def test_worker_servers_of_a_coordinator_read_pipes(local, rows, workers, code, says):
-    """The launcher's servers do. Which records: unit/launcher/job/test_channels.py."""
+    """The launcher starts these servers. unit/launcher/job/test_channels.py tests which records they read."""
     asked = {"ENTRYPOINT_PS_COUNT": "1", "ENTRYPOINT_PS_WORKERS": workers}
     run = local(ON_A_WORKER, "--channel", f"rows={rows},mode=Pipe", count=2, mode="ps", code=code, **asked)
     assert says in run.terminal

@@ -74,7 +74,7 @@ def job_folder(pid: int) -> Path | None:
 
 
 def is_of(run_folder: Path, folder: Path) -> bool:
-    """Return whether a folder of keys and sockets belongs to processes of the job."""
+    """Return whether a process of the job uses this folder of keys and sockets."""
     for pid in processes_with(str(folder)):
         with contextlib.suppress(OSError):
             if f"ENTRYPOINT_RUN_DIR={run_folder}" in Path(f"/proc/{pid}/environ").read_text(errors="replace"):

@@ -1,4 +1,4 @@
-"""Test `entrypoint local` as a person uses it: real hosts as processes, signals, logs, tables and exit codes."""
+"""Test `entrypoint local` from its command line: processes as hosts, signals, logs, tables and exit codes."""
 
 import contextlib
 import fcntl
@@ -161,7 +161,7 @@ while not os.path.exists(os.environ['GO']) and time.time() < deadline: time.slee
 
 
 def test_two_parallel_runs_share_no_ports_or_folders(local, tmp_path):
-    """Each worker listens on its port, on all addresses, until it is told to go. Nobody takes a run's folder."""
+    """Each worker listens on its port, on all addresses, until the test ends it. No run uses the folder of another."""
     go = tmp_path / "go"
     runs = [local(LISTENS, count=2, mode="mwms", env={"GO": str(go)}) for _ in range(2)]
     for run in runs:
@@ -193,7 +193,7 @@ def test_script_ends_with_its_killed_host(local):
 
 
 def test_other_hosts_end_if_a_host_never_appears(local):
-    """It ends before any host knew it; the others would wait for it until their start timeout, 1,200 s."""
+    """The host ends before it connects. Without a report, the others would wait for their start timeout of 1,200 s."""
     run = local("sleeps.py", count=2, mode="mwms")
     eventually(lambda: host_pid(run, 2), within=LONG)
     os.kill(host_pid(run, 2), signal.SIGKILL)
@@ -229,7 +229,7 @@ def test_hosts_end_when_entrypoint_local_is_killed(local):
 
 
 def test_job_ends_well_though_its_output_is_not_read(code, tmp_path):
-    """As with `entrypoint local ... | head -1`."""
+    """The reader ends early, as in `entrypoint local ... | head -1`."""
     program = code("import time\nfor n in range(20): print(n, flush=True); time.sleep(0.05)")
     command = [sys.executable, "-m", "entrypoint", "local", str(program), "--output", str(tmp_path / "out")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)})
@@ -300,7 +300,7 @@ def on_a_terminal(command: list[str], rows: int, columns: int) -> str:
 
 
 def screen(written: str, rows: int) -> list[str]:
-    """Return the lines that a terminal shows and has shown, by the few commands that we send it."""
+    """Interpret the few terminal commands that are sent; return the lines on the screen and above it."""
     lines = [""]
     for part in re.findall(rf"{ESCAPE.pattern}|\n|[^\x1b\n]+", written):
         if found := re.fullmatch(r"\x1b\[(\d+)A", part):
@@ -383,7 +383,7 @@ def without_base(text: str) -> str:
 
 
 def test_first_example_in_the_help_works(code):
-    """As it is written there, in a folder with a train.py."""
+    """The command runs unchanged, in a folder with a train.py."""
     example = re.search(r"^  entrypoint (local .*)", entrypoint("local", "--help").stdout, re.MULTILINE)[1]
     program = code("import os; print('I am', os.environ['SM_CURRENT_HOST'])")
     done = entrypoint(*shlex.split(example), cwd=program.parent)

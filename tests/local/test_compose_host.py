@@ -1,4 +1,4 @@
-"""Test `entrypoint host`: what it writes into /opt/ml, what it refuses, and that it becomes the launcher."""
+"""Test `entrypoint host`: its files in /opt/ml, its refusals, and its exec of the launcher."""
 
 import os
 import subprocess

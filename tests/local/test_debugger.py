@@ -1,4 +1,4 @@
-"""Test that SageMaker Debugger and its profiler, on by default with SDK v2, change nothing: docs/debugger.md."""
+"""Test that SageMaker Debugger and its profiler, on by default in SDK v2, do not change a job (docs/debugger.md)."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Test examples/deepfm: a training that is stopped resumes, is judged, foretells, and its model serves other jobs."""
+"""Test examples/deepfm: a stopped training resumes, evaluates and predicts, and other jobs use its model."""
 
 import contextlib
 import math
@@ -20,7 +20,7 @@ SMALL = ("batch-size=32", "embedding-size=4", "deep-layers=16,8", "dropout=0.2,0
 
 
 def make_rows(folder, count):
-    """Make rows for DeepFM, in four files; return their folder. Rows that are there already are made anew."""
+    """Write rows for DeepFM into four files, and replace older ones; return the folder."""
     rows = folder / "rows"
     maker = [sys.executable, ROOT / "examples/deepfm/make_rows.py", "--rows", str(count), "--output", rows]
     subprocess.run(maker, check=True, stdout=subprocess.DEVNULL)
@@ -29,7 +29,7 @@ def make_rows(folder, count):
 
 @pytest.fixture
 def start(local, tmp_path):
-    """Start one job; return it. `channels`: those that get the rows, or the model."""
+    """Start one job and return it. `channels` receive the rows or the model."""
     rows = make_rows(tmp_path, 2000)
 
     def run(mode, *hyperparameters, channels=("training",), **options):
@@ -98,7 +98,7 @@ def test_every_optimizer_learns_and_resumes_with_its_state(job, optimizer):
 
 
 def test_parameter_servers_beat_a_logistic_regression(job, tmp_path, tell):
-    """By 0.02 at least, on rows in which pairs of features count."""
+    """The AUC is higher by at least 0.02, on rows whose label depends on pairs of features."""
     rows = make_rows(tmp_path, 20_000)
     auc = float(found(job("ps"), r"evaluation auc=([\d.]+) rows=5000"))
     program = [sys.executable, ROOT / "tests/programs/logistic_regression.py", rows]
@@ -108,7 +108,7 @@ def test_parameter_servers_beat_a_logistic_regression(job, tmp_path, tell):
 
 
 def test_job_killed_during_a_save_resumes_from_the_last_complete_checkpoint(start, job, tmp_path):
-    """All processes get SIGKILL at the first file of the second checkpoint; the next job takes the steps of a whole."""
+    """All processes get SIGKILL at the first file of the second checkpoint. The next job resumes from the first one."""
     kept = tmp_path / "kept"
     first = start("ps", *SMALL, "epochs=3")
     eventually(lambda: list(kept.glob("ckpt-1.index")), within=850)

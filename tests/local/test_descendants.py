@@ -1,4 +1,4 @@
-"""Test that a stop reaches all descendants of the user's programs and gives them time; each gets SIGTERM once."""
+"""Test that all descendants of the user's programs get SIGTERM once, and time to end."""
 
 import re
 
@@ -73,7 +73,7 @@ print("pid", subprocess.Popen(["sleep", "600"], start_new_session=True).pid, flu
 
 
 def test_program_started_by_a_sigterm_handler_gets_no_sigterm(hosts):
-    """A handler copies what it saved by a program of its own, which would die of SIGTERM."""
+    """A handler saves, then starts a program that copies the files. SIGTERM would kill that program."""
     code = """
 import os, signal, subprocess, sys, time
 def stop(*_):
@@ -92,7 +92,7 @@ time.sleep(600)
 
 
 def test_daemon_without_a_known_script_gets_sigterm_once(hosts):
-    """Its environment does not show whose it is: a daemon that was started with a clean one."""
+    """The daemon was started with a clean environment, which does not show to which script it belongs."""
     train = """
 import json, os, signal, subprocess, sys, time
 if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 0:

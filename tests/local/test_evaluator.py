@@ -1,11 +1,11 @@
-"""Test the evaluator: a task beside the cluster, with its own time limit after the others' success."""
+"""Test the evaluator, a task outside the cluster with its own time limit after the other tasks have succeeded."""
 
 from hosts import LISTENS
 
 PS = {"sagemaker_entrypoint_ps_count": "1"}
 
 
-def test_the_evaluator_has_time_after_the_others_success(hosts):
+def test_evaluator_has_time_after_the_success_of_all_others(hosts):
     job = hosts(3, "evaluates.py", mode="mwms", hyperparameters={"seconds": "3"}, EVALUATOR="last")
     job.must_end(0)
     there = [(host.base / "output/data/evaluated.json").exists() for host in job.hosts.values()]

@@ -1,6 +1,6 @@
-"""Test `entrypoint local --fault`: what faults do to hosts, and hosts in namespaces; nothing is left.
+"""Test `entrypoint local --fault`: the effect of faults on hosts, hosts in namespaces, and the clean-up.
 
-The outcome table injects each kind of fault, and unit/simulate/test_fault.py has when and where it happens.
+The outcome table injects each kind of fault; unit/simulate/test_fault.py tests when and where a fault happens.
 """
 
 import re
@@ -43,7 +43,7 @@ def test_all_hosts_can_be_killed_at_once(local, engine):
 
 
 def test_sigterm_during_the_start_reaches_every_host(local, engine):
-    """A host that cannot receive it yet gets it as soon as it can."""
+    """A host that cannot receive SIGTERM yet gets it as soon as it can."""
     local(engine, program="sleeps.py", faults=["stop all"]).must_end(143, 143, 143, 143)
 
 
@@ -79,7 +79,7 @@ if os.environ["SM_CURRENT_HOST"] == "algo-2":
 
 
 def test_output_of_a_host_arrives_after_a_pause_of_its_reader(local, engine, shared):
-    """It is more than a pipe holds, and other hosts go on. A host that ended would give it up after seconds."""
+    """The output is larger than a pipe, and other hosts continue. A host that ends discards it after some seconds."""
     fault = "stall algo-2 when 'algo-2 worker/1] here' for 10"
     run = local(engine, program=STALLS, count=2, faults=[fault], env={"MEETING": str(shared)})
     run.says("fault after")
@@ -138,7 +138,7 @@ serve() if me == "algo-1" else talk()
 
 
 def test_connections_survive_a_cut_of_the_network(local, netns):
-    """A connection stays open through it; a new one is neither refused nor gets "no such host"."""
+    """An open connection stays open. A new one is neither refused nor reported as "no such host"."""
     run = local(netns, program=TALKS, count=2, faults=["cut algo-1 when 'heard' for 12"], **PATIENT)
     run.must_end(0)
     assert "[algo-2 worker/1] silence: timed out" in run.terminal
@@ -230,7 +230,7 @@ def test_two_runs_in_namespaces_do_not_reach_each_other(local, netns):
 
 
 def test_killed_run_leaves_nothing_of_its_hosts_in_namespaces(local, netns, tmp_path):
-    """At the start, which takes several steps, and in the middle. A namespace goes with the last process in it."""
+    """The run is killed during its start, or later. A namespace ends with its last process."""
     for text in ("", "[algo-1]", BEFORE):
         run = local(netns, *STEPS, faults=["fill algo-1:output", f"cut algo-2 when '{BEFORE}'"])
         run.says(text)

@@ -16,7 +16,7 @@ if task != "ps" or "--stays" in sys.argv:
 
 @pytest.mark.parametrize("stays", [True, False])
 def test_ps_script_that_exits_before_the_chief_fails_the_job(hosts, stays):
-    """It is terminated with the job; one that leaves earlier is a failure, though its exit code is 0."""
+    """A script that serves as ps is terminated at the end. If it exits earlier, even with 0, the job fails."""
     sent = by_sdk("train.py", PARAMETER_SERVER, **({"stays": True} if stays else {}))
     job = hosts(2, code=SERVES, hyperparameters=sent, PS_SERVERS="script")
     if not stays:
@@ -31,7 +31,7 @@ def test_ps_script_that_exits_before_the_chief_fails_the_job(hosts, stays):
 @pytest.mark.more  # test_ps_ends.py has a worker that waits for a file, and others that serve, without TensorFlow
 @pytest.mark.tensorflow
 def test_workers_waiting_for_an_invisible_file_end_with_the_job(hosts, tmp_path):
-    """With the name of AWS's images, and the file in each host's own folder."""
+    """The file has the name from AWS's images and is in a folder that other hosts cannot see."""
     (tmp_path / "shared").mkdir()
     sent = by_sdk("foreign/ps_renames_master.py", PARAMETER_SERVER, folder=str(tmp_path / "shared"), done="DONE")
     job = hosts(2, "foreign/ps_renames_master.py", hyperparameters=sent, PS_CHIEF_NAME="master")
@@ -68,7 +68,7 @@ if "--torch" in sys.argv:
     "own, where", [({}, "/entrypoint/stand_ins/smdistributed/"), ({"__init__.py": ""}, "/code/smdistributed/")]
 )
 def test_requested_data_parallel_library_can_be_imported(hosts, own, where):
-    """The code's own, if it brings one."""
+    """If the code contains its own version of the library, that version is used."""
     code = {"train.py": LOOKS, **{f"smdistributed/dataparallel/{name}": text for name, text in own.items()}}
     job = hosts(1, code=code, mode="mpi", hyperparameters=by_sdk("train.py", DATA_PARALLEL))
     job.must_end(0)

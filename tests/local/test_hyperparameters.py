@@ -46,7 +46,7 @@ def arguments() -> list[bytes]:
 
 @pytest.fixture
 def awkward(hosts):
-    """Run a script with all of the values; none of them may be taken for a command."""
+    """Run a script with all of the values; check that no shell executes any of them."""
 
     def run(count: int, program: str, code: str, **options):
         job = hosts(count, program, code=code, hyperparameters=wire(AWKWARD), **options)
@@ -67,7 +67,7 @@ def test_every_byte_reaches_a_shell_script(awkward):
 
 
 def test_every_byte_reaches_ranks_as_argument_and_variable(awkward):
-    """On two hosts: a shell and ssh lie between."""
+    """On two hosts, the values pass through a shell and ssh."""
     found = awkward(2, "train.py", IN_PYTHON, mode="mpi", each=2).json_of("told-*")
     assert len(found) == 4
     for told in found:
@@ -100,7 +100,7 @@ def test_too_long_argument_is_refused_before_any_process_starts(hosts, hyperpara
 
 
 def test_script_gets_an_argument_of_the_greatest_length(hosts):
-    """Masking takes no time: each of these took minutes with the former pattern for passwords in URLs."""
+    """Masking these values takes no time. An earlier pattern for passwords in URLs took minutes for each."""
     values = {"text": "x" * LONGEST, "sagemaker_text": "https://me:" * 1_000_000}
     job = hosts(1, code=IN_PYTHON, hyperparameters=wire(values))
     job.must_end(0)

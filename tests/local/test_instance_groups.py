@@ -1,4 +1,4 @@
-"""Test heterogeneous clusters: parts by instance group, hosts outside the distribution; all of them leave together."""
+"""Test heterogeneous clusters: roles by instance group, hosts outside the distribution, and their common end."""
 
 import json
 import re

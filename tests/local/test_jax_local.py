@@ -1,6 +1,6 @@
-"""Test mode `jax`: without jax, and with it, on two hosts of this machine.
+"""Test mode `jax` with and without the package jax, on two hosts of this machine.
 
-jax lies in a folder of its own, as the NumPy that it wants is not what TensorFlow 2.14 wants.
+jax is in a separate folder, since it needs another NumPy than TensorFlow 2.14.
 """
 
 import importlib.util
@@ -78,14 +78,14 @@ def trains(hosts):
 
 
 def test_jax_process_that_raises_ends_the_job_and_is_named(trains):
-    """By itself, jax would wait 300 s for the other process, which waits in a collective for this one."""
+    """Without the launcher, jax would wait 300 s for the other process, which waits in a collective for this one."""
     job = trains(asked={"do": "raises", "steps": 100_000})
     assert job.must_end(1, within=200) == "algo-1 worker/0 (exit code 1): ValueError: bad batch"
     assert "Shutdown barrier" not in job[1].log + job[2].log
 
 
 def test_sleeping_process_is_reported_as_a_hang_but_a_computing_one_is_not(trains):
-    """The other one waits in a collective of gloo meanwhile, in native code that py-spy cannot unwind."""
+    """The other process waits in a collective of gloo, in native code that py-spy cannot unwind."""
     job = trains(HANG_AFTER=2, HANG_ACTION="fail", asked={"do": "works and hangs", "on": 0, "steps": 100_000})
     first = job.must_end(72, "algo-1 worker/0 (no progress): no progress in any process for 2 s: ")
     assert "has worked" in job[1].log
@@ -113,7 +113,7 @@ def test_all_jax_processes_save_at_the_same_step_after_sigterm(trains):
 
 
 def test_jax_processes_that_train_separate_models_are_reported(trains):
-    """They average the loss, and no gradients."""
+    """The processes average the loss but not the gradients."""
     job = trains(code={"train.py": AVERAGES, **KERAS})
     told = job.says("distributed: (.*)")[1]
     job.stop()

@@ -1,4 +1,4 @@
-"""Test faults of the launcher itself: the other hosts learn of them, and none waits in vain."""
+"""Test that the other hosts are informed of a fault of the launcher itself, and none waits for a timeout."""
 
 import os
 

@@ -108,7 +108,7 @@ def test_option_watch_serves_the_page_until_a_browser_showed_the_end(local, tmp_
 
 
 @pytest.mark.parametrize("port", ["70000", "-1"])
-def test_an_invalid_port_is_refused(local, port):
+def test_invalid_port_of_the_live_page_is_refused(local, port):
     run = local("tells.py", f"--watch={port}")
     run.must_end(78)
     assert "wanted a port" in run.terminal

@@ -40,7 +40,7 @@ def shown(tmp_path, no_leftovers):
 
 
 def job_of(count: int, **more: list) -> View:
-    """Make the view of a job; `more`: {process: further lines of its host}."""
+    """Make the view of a job. `more` maps a process to further lines of its host."""
     made, names, now = View(), [f"algo-{number + 1}" for number in range(count)], time.time()
     about = {"version": 1, "hosts": names, "coordinator": "algo-1", "mode": "mpi", "cpus": 4, "memory_limit": 1000}
     for number, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""Test benchmarks/many_hosts: its stand-ins for hosts start and end as the launcher does today."""
+"""Test benchmarks/many_hosts: its simulated hosts start and end as the present launcher does."""
 
 import subprocess
 import sys

@@ -1,6 +1,6 @@
 """Test a job in MLflow, by MLflow's own client: the run has parameters, metrics and figures, live or afterwards.
 
-MLflow lies in a folder of its own, as what it wants is not what TensorFlow 2.14 wants.
+MLflow is in a separate folder, since it needs other versions of packages than TensorFlow 2.14.
 """
 
 import json

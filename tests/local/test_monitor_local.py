@@ -73,7 +73,7 @@ FAILS_SOON = {"HANG_AFTER": 2, "HANG_ACTION": "fail"}
 
 
 def record(job, host: str, of: int = 1) -> list[list]:
-    """Return a host's record as far as it goes, by default the one on the coordinator."""
+    """Return a host's record up to its last complete line; by default the copy on the coordinator."""
     path = job[of].base / f"output/data/record/{host}.jsonl.gz"
     *whole, _ = zlib.decompressobj(31).decompress(path.read_bytes()).split(b"\n")
     return [json.loads(line) for line in whole]
@@ -204,7 +204,7 @@ class TestHangs:
     # On a machine that is busy with other things, a rank that spins in a collective counts as at work for long.
     @pytest.mark.more  # cluster/test_cluster_monitor.py has ranks that hang and are named, in the image
     def test_hang_report_names_script_lines_of_ranks(self, hosts):
-        """Each rank has a parent, a program of ours that only waits, outside of site-packages."""
+        """Each rank has a parent process of the launcher that only waits and is outside of site-packages."""
         job = hosts(2, code=A_RANK_IS_MISSING, mode="mpi", **FAILS_SOON)
         first = job.must_end(72, "algo-2 rank 1 (no progress): ")
         assert "rank 1 on algo-2 is in train.py:5 read_data (sleeps), rank 0 on algo-1" in first
@@ -232,7 +232,7 @@ class TestHangs:
         assert "no progress" not in job[1].log
 
     def test_write_to_an_unread_pipe_is_reported_as_a_hang(self, hosts):
-        """It does not matter what happened to the monitor before."""
+        """An earlier end of the monitor does not change this."""
         job = hosts(1, code=FULL_PIPE, **FAILS_SOON)
         job.says("begins", host=1)
         kill_monitors(job, 1)
@@ -324,7 +324,7 @@ class TestDistributed:
         job.must_end(143)
 
     def test_short_job_outside_its_strategy_is_reported_at_its_end(self, hosts):
-        """As with a model outside of the scope; the report begins with it, and the exit code is the script's."""
+        """Its model is outside of the strategy's scope. The report begins with that; the exit code is the script's."""
         code = f"""{TRAINS.format(weights=10_000)}
 import os, time
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
@@ -348,7 +348,7 @@ for step in range(3000):
         assert together is False and more["words"].startswith(words)
 
     def test_hosts_that_train_alone_fail_the_job_if_configured(self, hosts):
-        """It does not matter what a program prints, or what happened to the monitors before."""
+        """Neither printed lines nor an earlier end of the monitors change this."""
         hostile = f"print('step=inf loss=1\\nstep=nan\\nEpoch 1/' + '9' * 5000, flush=True)\n{ALONE}"
         job = hosts(2, code=hostile, REQUIRE_DISTRIBUTED="true")
         job.all_say("step=1 ")

@@ -55,7 +55,7 @@ def test_ranks_on_one_host_get_their_arguments_without_ssh(hosts):
 
 
 def test_ranks_have_the_environment_of_their_own_host(hosts):
-    """Variables of mpirun or ssh do not override it, but what is exported by -x does."""
+    """Variables of mpirun or ssh do not override this environment; variables exported by -x do."""
     parameters = options("-x OTHER=exported -x 'NEW=a b' --NCCL_DEBUG WARN")
     environment = {"MINE": "line 1\nline 2 $x", "OTHER": "the job's", "TMPDIR": "/tmp", "ENTRYPOINT_MONITOR": "true"}
     job = hosts(2, "mpi_sum.py", mode="mpi", each=2, hyperparameters=parameters, environment=environment)
@@ -172,7 +172,7 @@ def test_waiting_ranks_yield_their_cpu_by_default(hosts, environment, words, exp
 
 
 def test_ranks_of_a_python_module_end_together_when_one_raises(hosts, tmp_path):
-    """As with a file: by mpi4py's runner, which aborts the others. The one that raises waits for them otherwise."""
+    """As for a file, mpi4py's runner aborts the other ranks. Without it, the rank that raises would wait for them."""
     code = {
         "train.py": "from mpi4py import MPI\nif MPI.COMM_WORLD.rank == 1:\n    raise ValueError('bad batch')\n"
         "MPI.COMM_WORLD.barrier()\n",
@@ -205,7 +205,7 @@ def test_open_mpi_knows_each_setting_of_the_launcher(tmp_path):
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for another /etc/hosts and a network of its own")
 @of_equal_hosts
 def test_each_host_on_one_machine_runs_its_own_rank(tmp_path, no_leftovers):
-    """Asked whose addresses these are, Open MPI takes simulated hosts for its own and starts all ranks there."""
+    """By the addresses alone, Open MPI would take all simulated hosts for this one and start all ranks here."""
     (tmp_path / "hosts").write_text("127.0.0.1 localhost\n10.9.8.7 algo-1 algo-2\n")
     (tmp_path / "train.sh").write_text('echo "rank $OMPI_COMM_WORLD_RANK is on $SM_CURRENT_HOST"\n')
     network = "ip link set lo up && ip link add eth0 type veth peer name other && ip addr add 10.9.8.7/24 dev eth0"
@@ -218,7 +218,7 @@ def test_each_host_on_one_machine_runs_its_own_rank(tmp_path, no_leftovers):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for another ~/.bashrc and network namespaces")
 def test_a_slow_bashrc_does_not_delay_the_job(tmp_path, no_leftovers):
-    """bash reads it when sshd starts it: pyenv, for one, waits there for a lock that a killed job has left."""
+    """bash reads ~/.bashrc when sshd starts it. There, pyenv for one waits for a lock that a killed job has left."""
     (tmp_path / "bashrc").write_text("sleep 600\n")
     bashrc = Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".bashrc"
     if not bashrc.exists():
@@ -228,7 +228,7 @@ def test_a_slow_bashrc_does_not_delay_the_job(tmp_path, no_leftovers):
 
 
 def run_after(own: str, program: Path, *words: str, output: Path, network: bool = False) -> str:
-    """Run a job of two hosts with mounts of its own, and a network if so, after a command that prepares them."""
+    """Run a command, then a job of two hosts, with separate mounts and, if requested, a separate network."""
     job = [sys.executable, "-m", "entrypoint", "local", str(program), "--hosts", "2", "--mode", "mpi", *words]
     script = f"{own} && {shlex.join([*job, '--output', str(output)])}"
     done = subprocess.run(

@@ -26,7 +26,7 @@ socket.getaddrinfo = getaddrinfo
 
 @pytest.fixture
 def local(local, netns, tmp_path):
-    """Start `entrypoint local` with two hosts in namespaces. `site`: what each Python process of theirs runs first."""
+    """Start `entrypoint local` with two hosts in namespaces. Each Python process on them runs `site` first."""
 
     def start(program: str, *words: str, mode: str = "mwms", site: str = "", **options) -> Run:
         if site:
@@ -38,7 +38,7 @@ def local(local, netns, tmp_path):
 
 
 def test_job_survives_host_names_that_stop_resolving(local, shared):
-    """They may also vanish while the network fails: the host's last address is known."""
+    """Names may also stop resolving while the network fails, since the launcher keeps each host's last address."""
     faults = [f"hide algo-1 when '{BEFORE}'", f"hide algo-2 when '{BEFORE}'", f"cut algo-2 when '{BEFORE}' for 3.5"]
     last = ("--hyperparameters", "steps=90", f"until={shared}/over")
     run = local("beats.py", *last, faults=faults, site=SLOW, ENTRYPOINT_PEER_TIMEOUT="60")
@@ -92,7 +92,7 @@ ADDRESSES = {"algo-1": "fd00:0:0:1::1", "algo-2": "fd00:0:0:1::2"}
 
 
 def test_hosts_with_addresses_of_ipv6_alone_find_one_another(local):
-    """Programs that get addresses, and no names, get them as TensorFlow reads them."""
+    """Programs that receive addresses instead of names get the notation that TensorFlow reads."""
     script = "import os\nprint(os.environ['TF_CONFIG'], flush=True)\n"
     run = local(script, "--ip", "6", env={"ENTRYPOINT_HOST_ADDRESSES": json.dumps(ADDRESSES)})
     run.must_end(0, 0, 0)
@@ -117,7 +117,7 @@ time.sleep(9)
 
 @pytest.mark.parametrize("family, host", [("4", "algo-1"), ("6", "algo-2")])
 def test_job_survives_loss_of_ipv4_or_ipv6(local, family, host):
-    """For longer than a host may be silent."""
+    """The loss lasts longer than the peer timeout."""
     path = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
     run = local(BREAKS.format(host=host, family=family), "--ip", "both", ENTRYPOINT_PEER_TIMEOUT="4", **path)
     run.must_end(0, 0, 0)

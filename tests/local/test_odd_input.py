@@ -1,4 +1,4 @@
-"""Test odd but legal descriptions of jobs: the script runs, and gets what was meant."""
+"""Test unusual but valid job descriptions: the script runs and gets the intended values."""
 
 import json
 from pathlib import Path

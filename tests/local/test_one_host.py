@@ -1,4 +1,4 @@
-"""Test one host with one script: what it is given, how its end is reported, what is left."""
+"""Test one host with one script: its environment, the report of its end, and the clean-up."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from hosts import LONG
 from waiting import eventually
 
 
-def test_script_inherits_no_file_or_signal_of_the_launcher(hosts):
+def test_script_gets_its_environment_and_no_open_files_of_the_launcher(hosts):
     job = hosts(1, "tells.py", hyperparameters={"epochs": "3"}, environment={"MINE": "a b"})
     job.must_end(0)
     assert "[algo-1 script] told" in job[1].log
@@ -50,7 +50,7 @@ def test_the_last_output_of_a_script_that_is_killed_is_reported(hosts):
 
 
 def test_unwritable_output_folder_does_not_hide_the_failure(hosts):
-    """A full or read-only disk: root ignores permissions, so the folder is a file here."""
+    """A file replaces the folder here, as a full or read-only disk would, since root ignores permissions."""
     job = hosts(1, code="raise SystemExit(5)", base_files={"output": "not a folder"})
     assert job.end() == [5]
     assert job[1].log.count("so the failure file, the report cannot be kept") == 1
@@ -72,7 +72,7 @@ def test_unwritable_output_folder_does_not_hide_the_failure(hosts):
     ],
 )
 def test_lines_of_the_script_have_the_configured_prefix(hosts, prefix, lines):
-    """Also what is no text, or has no end."""
+    """Lines that are no text or have no line end have the prefix, too."""
     job = hosts(1, "speaks_oddly.py", **({"LOG_PREFIX": prefix} if prefix else {}))
     job.must_end(0)
     assert sorted(set(lines) & set(job[1].log.splitlines())) == sorted(lines)
@@ -122,7 +122,7 @@ raise ValueError("Attempt to convert a value (PerReplica:{" + chr(10) + numbers 
 
 
 def test_failure_text_has_the_beginning_of_a_long_exception(hosts):
-    """The last output that is kept holds nothing but numbers of that message."""
+    """The kept last output contains only numbers of that message."""
     job = hosts(1, code=LONG_MESSAGE)
     said = "ValueError: Attempt to convert a value (PerReplica:{ ... }) with an unsupported type (X)"
     assert job.must_end(1) == f"algo-1 script (exit code 1): {said}"

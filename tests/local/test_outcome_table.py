@@ -1,6 +1,6 @@
 """Test every row of the outcome table, tests/outcomes/table.py, with `entrypoint local`, several at a time.
 
-docs/outcomes.md is the same table for people. How soon each case ended is printed at the end, worst and median.
+docs/outcomes.md shows the same table. At the end, worst and median times of the cases are printed.
 """
 
 import json
@@ -27,7 +27,7 @@ AT_ONCE = int(os.environ.get("OUTCOMES_AT_ONCE") or 3 * (os.cpu_count() or 1))
 
 
 def why_not(case: Case) -> str:
-    """Return what this machine lacks for a case; "" if nothing."""
+    """Return what this machine lacks to run a case; "" if nothing."""
     if case.way is Way.MPI and not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()):
         return "needs Open MPI and an ssh daemon"
     if case.disk and why_no_disk():
@@ -106,7 +106,7 @@ def test_wrong_row_of_the_outcome_table_fails(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["orphan", "moves"])
 def test_hidden_process_is_found_and_killed(tmp_path: Path, no_leftovers: str, way: str) -> None:
-    """Also one that becomes another process whenever somebody looks."""
+    """This includes a process that changes its pid all the time, by forking and exiting."""
     moves = (
         "import os, time; end = time.monotonic() + 1\n"
         "while time.monotonic() < end:\n    if os.fork(): os._exit(3)\n"

@@ -1,4 +1,4 @@
-"""Test what a job leaves in /opt/ml: the model, output/data, the failure file, and the log's lines on them."""
+"""Test the files that a job leaves in /opt/ml (model, output/data, failure file) and the log lines about them."""
 
 import json
 
@@ -36,7 +36,7 @@ def test_files_of_equal_name_and_different_content_are_reported_by_host(hosts):
 
 
 def test_one_model_folder_for_all_hosts_gives_no_warning(hosts, tmp_path):
-    """As the SDK's local mode has it."""
+    """The SDK's local mode shares one model folder among all hosts."""
     names = ("algo-1", "algo-2")
     job = hosts(2, code=SAVES, absent=names)
     (tmp_path / "shared").mkdir()
@@ -64,7 +64,7 @@ raise SystemExit(4)
 
 
 def test_a_failure_file_of_an_earlier_run_is_not_used(hosts):
-    """As where a container is started again on the same /opt/ml."""
+    """A failure file can remain if a container is started again on the same /opt/ml."""
     job = hosts(2, "exits.py", hyperparameters={"code": "3"}, base_files={"output/failure": "of the last run"})
     assert "(exit code 3)" in job.must_end(3)
     assert not any("last run" in text for text in job.failures) and warnings(job) == []
@@ -90,7 +90,7 @@ raise ValueError("bad data")
 
 
 def test_model_dir_contains_the_name_of_a_tuning_job(hosts):
-    """Wherever the script looks for it."""
+    """This holds for each place in which a script can read model_dir."""
     parameters = {"_tuning_objective_metric": "auc", "model_dir": '"s3://bucket/tuning"'}
     given = {"TRAINING_JOB_NAME": "trial-3", "S3_USE_HTTPS": "0", **dict.fromkeys(REGIONS, "eu-west-1")}
     job = hosts(1, "tells.py", hyperparameters=parameters, environment=given)

@@ -1,4 +1,4 @@
-"""Test a job whose environment names a proxy: no process uses it for a host of the job; pip and S3 still do."""
+"""Test a job with a proxy in its environment: pip and S3 use the proxy; no process uses it to reach a host of the job."""
 
 import json
 

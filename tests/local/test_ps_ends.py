@@ -1,4 +1,4 @@
-"""Test when worker scripts of parameter server jobs count as over: by what they do, never by files."""
+"""Test when worker scripts of ps jobs count as ended: the launcher observes their activity, never files."""
 
 import pytest
 from hosts import LISTENS
@@ -63,7 +63,7 @@ match os.environ["DEED"]:
 
 @pytest.fixture
 def job_of(hosts):
-    """Start a chief that ends as soon as the worker has begun its deed."""
+    """Start a chief that ends as soon as the worker has begun its action."""
 
     def start(deed: str, **settings: object):
         code = {"train.py": PROGRAM, "old/unused.py": PROGRAM}

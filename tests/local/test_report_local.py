@@ -58,7 +58,7 @@ LATE = "no report.html: it was not made within"  # on a machine so busy that thr
 
 
 def page_of(job) -> dict:
-    """Return the report's figures; if it was late, those of the one that is made again, as the log advises."""
+    """Return the report's figures. If it was late, make it again, as the log advises, and return those figures."""
     page = job[1].base / "output/data/report.html"
     if LATE in job[1].log:
         assert not page.exists()
@@ -113,8 +113,8 @@ def test_a_failed_job_has_a_report(hosts):
     assert job[1].failure and not any("Traceback" in line for line in launcher)
 
 
-def test_a_report_that_cannot_be_written_fails_no_job(hosts):
-    """A folder is where the page would be."""
+def test_unwritable_report_does_not_fail_the_job(hosts):
+    """A folder has the name of the page."""
     code = (
         "import os\nos.makedirs(os.environ['SM_OUTPUT_DATA_DIR'] + '/report.html/full')\nprint('step=1', flush=True)\n"
     )
@@ -135,7 +135,7 @@ DELETES = """if True:
 
 @pytest.mark.parametrize("instead", ["", '    output.write_text("no folder")\n'], ids=["nothing", "a file"])
 def test_removed_output_folder_does_not_fail_the_job(hosts, instead):
-    """The record is written again, with what the monitor still has; where it cannot be, nobody is sent to read it."""
+    """The monitor writes its record again from memory. If it cannot, no message points to the record."""
     job = hosts(1, code=DELETES + instead)
     job.must_end(0)
     assert "Traceback" not in job[1].log

@@ -1,4 +1,4 @@
-"""Test the report in a browser: its content, two widths, dark and light, on paper, hostile records, a large job."""
+"""Test the report in a browser: content, two widths, dark and light, print, hostile records, a large job."""
 
 import re
 from html import unescape
@@ -59,7 +59,7 @@ def report(tmp_path, records, **options):
 
 
 def words_of(dom: str, section: str) -> str:
-    """Return the text of a section as it is shown."""
+    """Return the visible text of a section."""
     inside = re.search(rf'<section id="{section}".*?</section>', dom, re.DOTALL)
     assert inside and "hidden" not in inside[0].partition(">")[0], f"{section} is not there"
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", inside[0])))
@@ -101,7 +101,7 @@ def test_report_page_shows_every_part_at_each_width_and_color_scheme(browser, tm
 
 
 def can_be_read_without_eyes(dom: str) -> None:
-    """Check headings in order, names of controls, and the bill as a table with headers."""
+    """Check what a screen reader needs: order of headings, names of controls, table headers of the bill."""
     levels = [int(level) for level in re.findall(r"<h([1-6])", dom)]
     assert levels[0] == 1 and levels.count(1) == 1
     assert all(later <= earlier + 1 for earlier, later in pairwise(levels))
@@ -218,7 +218,7 @@ def test_report_without_records_states_that(browser, tmp_path):
 
 
 def test_report_escapes_html_in_texts_of_the_job(browser, tmp_path):
-    """A hostile record: HTML in each text that it can hold."""
+    """A hostile record has HTML in each of its texts."""
     record = trained(process=HOSTILE[:90], host=HOSTILE, job=HOSTILE, mode=HOSTILE, instance_type=HOSTILE)
     record.lines = [line for line in record.lines if line[0] != "outcome"]
     record.add("said", 5, HOSTILE)

@@ -1,4 +1,4 @@
-"""Test restarts of all processes of a job. The outcome table has more, and those of a worker server."""
+"""Test restarts of all processes of a job. The outcome table has more cases, and restarts of a worker server."""
 
 import re
 
@@ -7,12 +7,12 @@ import pytest
 
 @pytest.fixture
 def restarted(hosts):
-    """Start jobs of two hosts that may be tried again."""
+    """Start jobs of two hosts that may be restarted."""
     return lambda *words, **options: hosts(2, "fails_at_first.py", *words, **{"RESTART_BACKOFF": 0.2, **options})
 
 
 def test_ranks_are_restarted_until_the_job_succeeds(restarted):
-    """Killed on a follower, then on the coordinator with a code that the user has named."""
+    """First a rank on a follower is killed; then one on the coordinator exits with a code that the user has listed."""
     job = restarted(mode="mpi", each=2, hyperparameters={"fails": "algo-2:SIGKILL,algo-1:75"}, RESTARTS=2)
     job.must_end(0)
     for host in job.hosts.values():

@@ -1,4 +1,4 @@
-"""Test the folder of keys and sockets: full, unavailable, and what is left of it in /tmp."""
+"""Test the folder of keys and sockets if it is full or unavailable, and its removal from /tmp."""
 
 import os
 import subprocess

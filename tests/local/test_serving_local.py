@@ -1,4 +1,4 @@
-"""Test `serve` as a process with TensorFlow's SavedModels: its answers, its start, its end."""
+"""Test the answers, the start and the end of a `serve` process with TensorFlow's SavedModels."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ THREADS = 4
 
 
 class Asked(Server):
-    """A `serve` process that the tests ask."""
+    """A `serve` process that answers requests of the tests."""
 
     def get(self, path: str) -> int:
         return self._ask(urllib.request.Request(f"http://127.0.0.1:{self.port}{path}"))[0]
@@ -43,7 +43,7 @@ class Asked(Server):
             return error.code, error.read()
 
     def end(self) -> tuple[int, str]:
-        """Return (exit code, log) when it has ended by itself."""
+        """Wait until the process ends by itself; return (exit code, log)."""
         return self.process.wait(PATIENCE), self.log.read_text()
 
 
@@ -172,7 +172,7 @@ def test_keras_model_answers_through_user_code_even_after_sigterm(serve, models:
 
 
 def lets_in_others(port: int) -> bool:
-    """Return whether a client at another address than the server's own gets an answer."""
+    """Return whether the server answers a client at another address than its own."""
     try:
         with socket.create_connection(("127.0.0.1", port), PATIENCE, source_address=("127.0.0.2", 0)) as client:
             client.sendall(b"GET /ping HTTP/1.0\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Test several hosts: they start together and end together, with one exit code and one explanation."""
+"""Test that several hosts start together and end together, with one exit code and one failure text."""
 
 import json
 import os
@@ -94,7 +94,7 @@ def takes_connections(job, host: int) -> bool:
 
 
 def test_restarted_launcher_is_refused_by_the_running_job(hosts):
-    """It knows nothing of the past: its script would run a second time, and the job would call that a success."""
+    """A restarted launcher has no state. Its script would run a second time, and the job would report a success."""
     text = "import time\nprint('at work', flush=True)\ntime.sleep(600)\n"
     job = hosts(3, code=text, PEER_TIMEOUT=60, START_TIMEOUT=60)
     job.all_say("at work")
@@ -117,12 +117,12 @@ def test_restarted_launcher_is_refused_by_the_running_job(hosts):
 
 
 def test_blanks_around_the_token_are_ignored(hosts):
-    """HTTP has no blanks at the ends of a header."""
+    """HTTP removes blanks at both ends of a header."""
     hosts(2, "exits.py", TOKEN=" of-this-job  ").must_end(0)
 
 
 def test_all_hosts_report_a_broken_configuration_of_one_host(hosts):
-    """Without that, they would wait for it until the start timeout."""
+    """Without the report, the other hosts would wait for the start timeout."""
     job = hosts(3, "tells.py", mode="mwms", absent=("algo-2",))
     config = job.base("algo-2") / "input/config/hyperparameters.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "sagemaker_entrypoint_restarts": "many"}))
@@ -140,7 +140,7 @@ def other_plan(job) -> None:
 
 
 def other_channels(job) -> None:
-    """If only one of two instance groups had a channel, nobody would read the shards of the other's workers."""
+    """Give algo-2 other channels. With a channel in only one of two groups, some shards would never be read."""
     (job.base("algo-2") / "input/config/inputdataconfig.json").write_text('{"other": {}}')
 
 

@@ -1,4 +1,4 @@
-"""Test ENTRYPOINT_SHARDS in processes: ranks of mpirun, scripts, TensorFlow's worker servers."""
+"""Test ENTRYPOINT_SHARDS in ranks of mpirun, in scripts, and in TensorFlow's worker servers."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def read(text: str) -> dict[str, tuple[str, str, int, int]]:
 
 
 def told(job) -> dict[str, dict[str, Any]]:
-    """Return the files by rank or task, whatever host they ran on."""
+    """Return the written files of all hosts by rank or task."""
     files = [path for host in job.hosts.values() for path in (host.base / "output/data").glob("told-*")]
     return {path.name.removeprefix("told-"): read(path.read_text()) for path in sorted(files)}
 
@@ -71,7 +71,7 @@ EVERYTHING = {name: (name, each.get("TrainingInputMode", "File"), 1, 0) for name
 
 @pytest.mark.parametrize("chief_trains", [True, False])
 def test_chief_that_trains_has_a_shard(two_hosts, chief_trains):
-    """Whether the chief trains is seen in the code."""
+    """The launcher recognises from the code whether the chief trains."""
     uses = "def main(tf):\n    tf.estimator.train_and_evaluate('chief')\n" if chief_trains else ""
     job = two_hosts("ps", uses + TELLS, environment=LISTENS, PS_CHIEF_FIRST="never")
     job.must_end(0)
@@ -86,7 +86,7 @@ def test_chief_that_trains_has_a_shard(two_hosts, chief_trains):
 
 
 def test_environment_of_worker_servers_has_their_shards(two_hosts):
-    """No Python of the user's runs there: the dataset reads the numbers from the server's own environment."""
+    """The servers run no Python of the user, so the dataset reads the numbers from the server's environment."""
     waits = "import time\nprint('trains', flush=True)\ntime.sleep(600)\n"
     job = two_hosts("ps", waits, environment=LISTENS, PS_WORKERS="server")
     pids = [job.pid_of(f"worker/{index}", host) for index, host in ((0, 1), (1, 2), (2, 2))]

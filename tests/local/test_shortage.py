@@ -1,6 +1,6 @@
-"""Test a host that allows the launcher too few processes, threads or file descriptors: the others learn it in seconds.
+"""Test a host with too few processes, threads or file descriptors: all hosts report the shortage in seconds.
 
-Root is bound by no RLIMIT_NPROC, so processes are limited by a control group.
+RLIMIT_NPROC does not bind root, so a control group limits the processes.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ def entering(group: Path) -> str:
 
 
 def check(job, victim: str, *, may_run: bool = False) -> None:
-    """Check that all hosts end with one code and one text, which names the shortage; or with 0 if they `may_run`."""
+    """Check that all hosts end with one code and one text that names the shortage. With `may_run`, 0 is allowed."""
     codes = job.end(within=LONG)  # the start timeout is five times as long
     assert len(set(codes)) == 1 and codes[0] in (1, 70, *([0] if may_run else [])), str(job)
     if codes[0] == 0:
@@ -68,7 +68,7 @@ def check(job, victim: str, *, may_run: bool = False) -> None:
 
 
 def test_a_host_with_too_few_processes_is_named(hosts, group):
-    """Some of the launcher's threads are dispensable: with five, it depends on which comes first."""
+    """The launcher can run without some of its threads. With five processes, the order of starts decides the result."""
     (group / "pids.max").write_text("5")
     job = hosts(3, code="", before={"algo-1": [*SHELL, entering(group), "sh"]})
     check(job, "algo-1", may_run=True)
@@ -81,7 +81,7 @@ def test_a_host_with_too_few_file_descriptors_is_named(hosts):
 
 @pytest.mark.parametrize(("victim", "late"), [("algo-1", ("algo-2", "algo-3")), ("algo-2", ("algo-1",))])
 def test_a_host_without_a_file_descriptor_for_late_hosts_is_named(hosts, victim, late):
-    """A launcher that runs and can open no connection reports that, and does not call others lost."""
+    """A running launcher that cannot open a connection reports its own shortage, not other hosts as lost."""
     job = hosts(3, code="", absent=late)
 
     def prepared() -> bool:
@@ -128,7 +128,7 @@ if __name__ == "__main__":
     ("does", "is_memory"), [("bytearray(b'x') * (1 << 30)", True), ("__import__('os')._exit(9)", False)]
 )
 def test_child_killed_for_memory_is_reported_with_the_limit(hosts, does, is_memory):
-    """A pool only reports that a child is gone. Whose child it was, and the limit, are in the failure."""
+    """A process pool only reports a lost child. The failure text also names the parent of the child, and the limit."""
     if why := why_not("memory"):
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"cannot limit a host's memory here: {why}")
     with control_group("memory", 400 << 20) as group:
@@ -195,7 +195,7 @@ def test_rank_with_an_unstartable_program_is_not_reported_as_killed(tmp_path, gr
 
 
 def test_rank_without_a_free_process_reports_the_shortage(group):
-    """Before it has asked its host for anything."""
+    """The rank reports the shortage before its first request to its host."""
     (group / "pids.max").write_text("1")
     told = subprocess.run(
         [*SHELL, entering(group), "sh", sys.executable, RANK, "apart"], env={**os.environ, **NUMBERS},

@@ -1,4 +1,4 @@
-"""Test the job's own ssh: what its key can start, which mpirun options users may give, and the daemon's settings."""
+"""Test the job's own ssh: the commands that its key allows, mpirun options of users, and the daemon's settings."""
 
 import http.client
 import json
@@ -42,7 +42,7 @@ def test_the_users_mpirun_options_reach_the_daemons_of_other_hosts(hosts, tmp_pa
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
-    """Run one job of two hosts under mpirun, in the middle of its work, for all tests below."""
+    """Run one job of two hosts under mpirun for all tests below; yield it while its ranks work."""
     folder = tmp_path_factory.mktemp("ssh")
     with Hosts(folder / "job", 2, code=WAITS, mode="mpi") as job:
         job.all_say("at work")
@@ -59,7 +59,7 @@ def ssh(job, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("command", [["id"], [], [ORTED + "; id"]], ids=["other program", "nothing", "one more"])
 def test_ssh_key_starts_only_the_mpi_daemon(running, command):
-    """More of what is refused: unit/programs/test_forced_command.py."""
+    """unit/programs/test_forced_command.py has more refused commands."""
     result = ssh(running, "algo-2", *command)
     assert result.returncode == 126, result
     assert "refused: " in result.stderr and "Traceback" not in result.stderr
@@ -67,7 +67,7 @@ def test_ssh_key_starts_only_the_mpi_daemon(running, command):
 
 
 def test_key_from_a_follower_is_refused(running):
-    """A caller with a follower's address, and the token if any, acts for a follower, not for the coordinator."""
+    """A caller with a follower's address, and the token if any, counts as a follower, not as the coordinator."""
     public_keys = (
         ("authorized_keys", "ssh-ed25519 AAAA"),
         ("../no", "ssh-ed25519 AAAA"),
@@ -103,7 +103,7 @@ def test_ssh_key_opens_no_terminal_tunnel_files_or_environment(running, tmp_path
 
 
 def test_ssh_daemon_accepts_only_the_key(running):
-    """As the daemon itself reads them."""
+    """The settings are those that `sshd -T` prints."""
     config = running[2].base / "run/ssh/sshd_config"
     answer = subprocess.run(["/usr/sbin/sshd", "-T", "-f", str(config)], capture_output=True, text=True, timeout=60)
     assert answer.returncode == 0, answer.stderr

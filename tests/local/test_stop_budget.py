@@ -1,4 +1,4 @@
-"""Test SIGTERM and the time after it: which processes get it, stay, or are killed. The outcome table has more."""
+"""Test which processes get SIGTERM, keep running after it, or are killed. The outcome table has more cases."""
 
 import re
 import signal
@@ -22,7 +22,7 @@ while True:
 
 
 def test_sigterm_of_one_host_reaches_every_rank(hosts, figure):
-    """mpirun itself is not terminated."""
+    """mpirun itself gets no SIGTERM."""
     job = hosts(3, code=TELLS_WHEN, mode="mpi", each=2)
     job.all_say(r"asleep(.|\n)*asleep")
     sent = time.time()
@@ -58,7 +58,7 @@ def test_ps_stay_until_all_workers_have_saved(hosts):
 
 
 def test_scripts_get_sigterm_before_the_maximum_runtime(hosts):
-    """Followers hear of it from the coordinator. The stop comes 30 s after the start, when scripts are up."""
+    """The coordinator informs the followers. The stop comes 30 s after the start, when scripts run."""
     job = hosts(2, "saves.py", mode="mwms", MAX_RUNTIME=80, STOP_GRACE=30)
     job.must_end(0)
     assert "stopping 50 s before the maximum runtime of 80 s" in job[1].log

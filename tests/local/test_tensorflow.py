@@ -1,4 +1,4 @@
-"""Test what needs TensorFlow itself, which is slow to import."""
+"""Test library functions that need TensorFlow itself, which is slow to import."""
 
 import re
 
@@ -34,7 +34,7 @@ for number in range(100_000):
 
 
 def test_tf_module_accepts_a_dict_attribute(hosts):
-    """TensorFlow 2.14 itself fails at that beside the typing_extensions that other libraries want."""
+    """TensorFlow 2.14 itself fails to do so with the typing_extensions that other libraries need."""
     script = "import tensorflow as tf\nmodule = tf.Module()\nmodule.held = {'a': tf.constant(42)}\n"
     script += "print('held', int(tf.function(lambda held: held['a'])(module.held)))\n"
     job = hosts(1, code=script)

@@ -1,4 +1,4 @@
-"""Test code for TensorFlow 1: the list of what this TensorFlow lacks, and the shim."""
+"""Test code for TensorFlow 1: the list of names that this TensorFlow lacks, and the shim."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_old_names_in_a_script_are_logged_with_file_and_line(hosts):
 
 
 def test_tf1_shim_refuses_unsupported_code_at_the_start(hosts):
-    """On every host, with its file and line, and before anybody imports TensorFlow."""
+    """Every host reports the code with file and line, before any process imports TensorFlow."""
     code = {**CODE, "lib/layers.py": f"import tensorflow.contrib.slim as slim\n{LAYERS}"}
     job = hosts(2, code=code, mode="mwms", environment=SHIM)
     assert job.end() == [65, 65]
@@ -51,7 +51,7 @@ def test_tf1_shim_refuses_unsupported_code_at_the_start(hosts):
 
 
 def test_tf1_shim_runs_unchanged_code(hosts):
-    """With its arguments, its own modules, and a traceback of its own lines only."""
+    """The code gets its arguments and modules, and a traceback contains only its own lines."""
     job = hosts(1, code=CODE, environment=SHIM, hyperparameters={"raise": "true", "sagemaker_program": "train.py"})
     assert "ValueError: of the script" in job.must_end(1)
     assert "doubled 8.0 ['--raise', 'True'] __main__" in job[1].log

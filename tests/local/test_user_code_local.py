@@ -1,4 +1,4 @@
-"""Test how the user's code gets to the host and is run."""
+"""Test how the user's code reaches the host and how the launcher starts it."""
 
 import io
 import json
@@ -29,7 +29,7 @@ def tarball(path, files):
 
 
 def pip_into(tmp_path) -> dict[str, str]:
-    """Return an environment in which pip, and not uv, installs into a folder of the test, not into this Python."""
+    """Return an environment in which pip (not uv) installs into a folder of the test instead of this Python."""
     return {"PIP_TARGET": str(tmp_path / "site"), "PIP_NO_INDEX": "1"}
 
 
@@ -43,7 +43,7 @@ def test_program_can_come_from_a_folder(hosts, tmp_path):
 
 
 def test_failure_text_of_a_missing_program_lists_present_files(hosts):
-    """Other code that cannot be had: unit/programs/test_user_code.py."""
+    """unit/programs/test_user_code.py has other cases of unavailable code."""
     job = hosts(1, code={"other.py": ""})
     first = job.must_end(65, "algo-1 prepare (exit code 65): program train.py is not in ")
     assert "which holds other.py" in first and "sagemaker_program" in first
@@ -58,7 +58,7 @@ def test_variable_wins_over_the_hyperparameter_for_the_program(hosts):
 
 
 def test_program_can_come_from_channel_code(hosts):
-    """As SDK v3 sends it; archives: unit/programs/test_user_code.py."""
+    """SDK v3 sends code this way. unit/programs/test_user_code.py tests archives."""
     hosts(1, code={}, base_files={"input/data/code/train.py": TELL}).must_end(0)
 
 
@@ -116,7 +116,7 @@ def test_every_host_names_the_host_without_code(hosts):
 
 
 def test_killed_download_of_code_starts_anew(hosts, tmp_path):
-    """The next container must not take half a folder for complete code. An S3 that does not answer gives no end."""
+    """The next container must not use an incomplete folder. The download blocks since S3 does not answer."""
     archive = tarball(tmp_path / "sourcedir.tar.gz", {"train.py": TELL})
     sent = {"sagemaker_program": "train.py", "sagemaker_submit_directory": "s3://bucket/sourcedir.tar.gz"}
     keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "geheim", "AWS_REGION": "us-east-1", "NO_PROXY": "*"}
@@ -221,7 +221,7 @@ HOLE = (
 
 
 def test_unreachable_index_is_given_up_within_seconds(hosts, netns):
-    """Left alone, uv takes 45 s, and pip a minute and a half."""
+    """By default, uv gives up after 45 s, and pip after 90 s."""
     own = {"PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "https://10.9.9.9/simple", "NO_PROXY": "*"}
     own |= {"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
     before = {"algo-1": ["unshare", "--net", "sh", "-c", HOLE, "sh"]}
@@ -230,7 +230,7 @@ def test_unreachable_index_is_given_up_within_seconds(hosts, netns):
 
 
 def test_requirements_beside_a_shell_script_are_not_installed(hosts):
-    """As on the AWS images."""
+    """AWS's images do the same."""
     job = hosts(1, "train.sh", code={"train.sh": "echo told\n", "requirements.txt": "no-such-distribution\n"})
     job.must_end(0)
     assert "requirements.txt is installed for .py programs and packages only: train.sh" in job[1].log

@@ -506,7 +506,7 @@ def test_each_rank_gets_its_part_of_each_kind_of_channel(sent: Sent, sdk: str, t
 
 
 @pytest.mark.parametrize(("words", "hosts"), [('"s3://bucket/rows/a/"', 3), ("=s3://bucket/rows/a/", 2)])
-def test_a_channel_for_each_rank_is_streamed(sent: Sent, sdk: str, tmp_path: Path, words: str, hosts: int) -> None:
+def test_channel_of_each_rank_is_streamed(sent: Sent, sdk: str, tmp_path: Path, words: str, hosts: int) -> None:
     (request,) = requests_with(sent, sdk, words)
     shards = [("evaluation", "File", 2 * hosts, rank) for rank in range(2 * hosts)]
     assert parts(request, tmp_path) == {"training": DEALT * hosts, "evaluation": shards}
