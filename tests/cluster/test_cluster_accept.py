@@ -41,7 +41,7 @@ def accepting(service, folder, *words):
 
 
 def accept(service, folder, *words):
-    """Return the exit code of an acceptance run, its page as JSON, and what it printed."""
+    """Return the exit code of an acceptance run, its page as JSON, and its output."""
     with accepting(service, folder, *words) as process:
         code = process.wait(timeout=PATIENCE)
     printed, page = (folder / "printed").read_text(), folder / "accept.json"
@@ -55,7 +55,7 @@ def outcomes(page):
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("cases", variants({"some": SOME, "all": []}, "some"))
 def test_every_case_of_the_acceptance_run_ends_as_expected(image, tmp_path, cases):
-    """Throttled, and with a quota that is smaller than what the run would take."""
+    """AWS throttles the run, and the quota of instances is smaller than the run needs."""
     faults = Faults(throttled={"DescribeTrainingJob": 2})
     runtimes = {"*-max-runtime": 20}
     with StandIn(image, quota=6, faults=faults, interrupt_spot=True, runtimes=runtimes) as service:

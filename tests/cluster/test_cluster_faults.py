@@ -1,4 +1,4 @@
-"""Test `entrypoint local --engine docker --fault`: what each fault does to containers, and that nothing is left."""
+"""Test `entrypoint local --engine docker --fault`: the effect of each fault on containers, and the clean-up."""
 
 import re
 import subprocess
@@ -20,7 +20,7 @@ LONG = 180.0  # seconds; says when to give up
 
 @dataclass
 class Run:
-    """What a finished `entrypoint local` left."""
+    """The result of a finished `entrypoint local`."""
 
     code: int
     terminal: str
@@ -96,7 +96,7 @@ def test_a_fault_ends_the_job(local, fault):
 
 
 def test_several_faults_happen_in_their_order(local):
-    """The last one waits for a step that is a long way off, as a busy machine takes its time for each."""
+    """The last fault waits for a late step, so that the earlier ones are over even on a busy machine."""
     faults = [
         "late algo-3 for 3",
         f"pause algo-2 when '{BEFORE}' for 2",

@@ -1,4 +1,4 @@
-"""Test scripts that were written for AWS's images, in containers, with what SageMaker's SDK sends for them."""
+"""Test scripts for AWS's images in containers, with the hyperparameters that SageMaker's SDK sends."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_an_estimator_trains_evaluates_exports_and_ends(foreign: StartForeign, t
 
 
 def ranks_of(endings: list[Ending]) -> list[dict[str, Any]]:
-    """Return what the ranks wrote, which began with different weights and have ended with the same."""
+    """Return what the ranks wrote; check that they began with different weights and ended with equal ones."""
     ranks = [facts for ending in endings for facts in ending.told.values()]
     assert len({tuple(each["weights"]) for each in ranks}) == 1
     assert len({each["loss"] for each in ranks}) == 1

@@ -1,4 +1,4 @@
-"""Test what a container has of its machine: memory and CPU time up to a limit, EFA's devices, a GPU that is none."""
+"""Test resources of a container: limits of memory and CPU time, EFA's devices, and a simulated GPU."""
 
 import re
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def test_process_killed_for_memory_is_reported_with_the_limit(cluster: StartClus
 
 
 def test_thread_counts_follow_the_quota_of_cpu_time(image: str) -> None:
-    """TensorFlow sees the CPUs, not how much of their time the container may use."""
+    """TensorFlow counts the CPUs, but ignores the container's quota of CPU time."""
     for limits, threads in ((["--cpus", "1", "--cpuset-cpus", "0,1"], "1"), (["--cpuset-cpus", "0"], None)):
         result = run_alone(image, "entrypoint", "plan", "--hosts", "1", "--mode", "single", limits=limits)
         assert result.returncode == 0, result.stdout
@@ -32,7 +32,7 @@ def test_thread_counts_follow_the_quota_of_cpu_time(image: str) -> None:
 
 
 def test_ranks_get_the_variables_for_their_hosts_efa(cluster: StartCluster, tmp_path: Path) -> None:
-    """EFA's device files are faked; there is no adapter, and nothing uses one."""
+    """The device files of EFA are simulated. There is no adapter, and no program uses one."""
     vendor, uverbs = tmp_path / "class/infiniband/rdmap0s6/device/vendor", tmp_path / "dev/uverbs0"
     for file, text in ((vendor, "0x1d0f\n"), (uverbs, "")):
         file.parent.mkdir(parents=True)

@@ -62,7 +62,7 @@ read_more_data()
 
 
 def test_hang_report_of_uneven_batches_names_the_missing_rank(cluster: StartCluster) -> None:
-    """Rank 0 is away and the other is in a collective; Horovod's own thread keeps CPUs busy on every host.
+    """Rank 0 has no batch and the other rank waits in a collective. Horovod's thread keeps CPUs busy on every host.
 
     The coordinator has records of all hosts, with samples by its control group, and the report made of them.
     """

@@ -1,6 +1,6 @@
 """Test `./build.sh --on IMAGE`: our entrypoint on other people's images.
 
-These are stand-ins; AWS's cannot be pulled here.
+The images are stand-ins, since AWS's cannot be pulled here.
 """
 
 import json
@@ -34,7 +34,7 @@ def like_aws(image: str, images: Images) -> str:
 
 @pytest.fixture(scope="module")
 def onto(like_aws: str, images: Images) -> tuple[str, str]:
-    """Return the image on which our entrypoint was put, and the output."""
+    """Return the image with our entrypoint on it, and the output of the build."""
     return images.on(like_aws)
 
 
@@ -49,7 +49,7 @@ def config(image: str) -> dict:
 
 
 def frozen(image: str) -> str:
-    """Return everything in an image's Python."""
+    """Return the packages and versions in an image's Python."""
     words = ["find", "/opt/venv", "-type", "f", "-not", "-name", "*.pyc", "-printf", "%p %s\n"]
     return sh(*DOCKER_RUN, "--entrypoint", "", image, *words).stdout
 
@@ -122,7 +122,7 @@ def test_ranks_run_as_a_user_other_than_root(like_aws: str, images: Images, tmp_
 
 @pytest.fixture(scope="module")
 def bare(images: Images) -> tuple[str, str]:
-    """Return Debian's Python without pip, for a user who is not root, and the build's output."""
+    """Return an image with Debian's Python without pip and a user other than root, and the build's output."""
     image = images.build((HERE / "bare.Dockerfile").read_text(), IMAGE=debian())
     environment = dict(os.environ)
     index = environment.pop("PIP_INDEX_URL", "") or PyPI.simple_url
@@ -182,7 +182,7 @@ def test_a_dry_run_builds_nothing(like_aws: str, images: Images) -> None:
 
 
 def test_failed_build_leaves_no_container(like_aws: str, images: Images) -> None:
-    """Docker's older builder keeps the container of the step that failed, if it is not told otherwise."""
+    """Docker's older builder keeps the container of the failed step, unless an option forbids that."""
     done = images.try_on(like_aws, "--python", "/no/such/python")
     assert done.returncode != 0 and "/no/such/python" in done.stdout + done.stderr
     assert sh("docker", "ps", "--all", "--quiet", "--filter", f"ancestor={like_aws}").stdout == ""
@@ -195,7 +195,7 @@ def test_a_missing_image_is_refused(images: Images) -> None:
 
 
 def test_an_image_for_other_machines_is_refused(like_aws: str, images: Images, tmp_path: Path) -> None:
-    """docker describes it as it describes one for ARM."""
+    """docker's description of the image is that of an image for ARM."""
     real = shutil.which("docker")
     docker = tmp_path / "docker"
     docker.write_text(f'#!/bin/sh\ncase "$*" in *Architecture*) echo linux/arm64 ;; *) exec {real} "$@" ;; esac\n')

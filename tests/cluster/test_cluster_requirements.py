@@ -1,4 +1,4 @@
-"""Test requirements on two hosts: packages of the image that belong together keep their versions, whatever is required.
+"""Test requirements on two hosts: pinned packages of the image keep their versions with any requirements.
 
 The index is a folder that both hosts read, with packages of a few lines (tests/requirements_forms.py).
 """
@@ -33,7 +33,7 @@ print("told", "fits-once", importlib.metadata.version("fits-once"))
 
 @pytest.fixture(scope="session")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make the index, with a NumPy that TensorFlow does not load with, and a TensorBoard that it does not miss."""
+    """Make the index, with a NumPy that breaks TensorFlow's import, and a TensorBoard that does not."""
     own = [each for each in PACKAGES if each.name != "numpy"]
     more = [Package("numpy", "99", module=LOADS_NOT), Package("tensorboard", "99")]
     return make(tmp_path_factory.mktemp("index"), [*own, *more], tools=("setuptools",))
@@ -65,7 +65,7 @@ def cause(endings: list[Ending]) -> str:
 
 
 def test_library_that_requires_tensorflow_leaves_tensorflow_unchanged(start: StartCluster) -> None:
-    """The script, pip and uv in it see the same versions, and keep them."""
+    """The script and pip and uv within it find the same versions, and keep them."""
     with start("asks-tensorflow\nfits-once\n", ASKS) as job:
         for ending in job.all_end():
             assert "installed 2 packages by uv in " in ending.log
@@ -77,7 +77,7 @@ def test_library_that_requires_tensorflow_leaves_tensorflow_unchanged(start: Sta
 
 
 def test_unsatisfiable_requirements_end_all_hosts_with_one_cause(start: StartCluster) -> None:
-    """Nothing was installed then: not what the other line asks for either. More of these: requirements_forms.py."""
+    """No package is installed, not even that of the other line. requirements_forms.py has more cases."""
     with start("plain\nfits-once==2\n") as job:
         endings = job.all_end(CODE)
         first = cause(endings)
@@ -125,7 +125,7 @@ def test_replacement_that_breaks_tensorflow_ends_the_job(start: StartCluster) ->
 
 @pytest.mark.more
 def test_package_with_different_versions_is_named_with_its_hosts(start: StartCluster) -> None:
-    """As if the index had changed meanwhile."""
+    """The index changes between the installs, so hosts get different versions."""
     older = {"algo-2": {"PIP_CONSTRAINT": "/opt/ml/code/limits.txt"}}
     with start("plain\nother\n", host_environment=older, files={"limits.txt": "plain<2\n"}) as job:
         endings = job.all_end(CONFIG)

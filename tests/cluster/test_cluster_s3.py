@@ -61,7 +61,7 @@ def test_next_job_resumes_from_checkpoints_in_s3(image, s3, tmp_path):
 
 @pytest.mark.more
 def test_ps_save_their_parts_to_s3(cluster, s3):
-    """As in the DeepFM article: TF1's code unchanged, and `model_dir` an address in S3."""
+    """As in the DeepFM article, TF1 code runs unchanged with an S3 address as `model_dir`."""
     _, endpoint, client = s3
     code = (FOREIGN / "estimator.py").read_text()
     # tensorflow_io renames no folder that has one in it (FailedPreconditionError), as exporters do.

@@ -1,4 +1,4 @@
-"""Test jobs that end well: where each process runs, and what it is given."""
+"""Test successful jobs: the host, the arguments and the environment of each process."""
 
 import json
 import sys
@@ -58,7 +58,7 @@ def test_ranks_have_the_environment_of_their_host(
 
 
 def test_entrypoint_local_runs_hosts_as_containers(image: str, tmp_path: Path) -> None:
-    """What a user does on a machine with Docker before sending a job to SageMaker."""
+    """A user with Docker does this before sending a job to SageMaker."""
     command = (str(Path(sys.executable).with_name("entrypoint")), "local", str(PROGRAMS / "tells.py"))
     words = ("--engine", "docker", "--image", image, "--hosts", "2", "--mode", "mwms", "--output", "out")
     more = ("--hyperparameters", "epochs=3", "--env", "COLOUR=deep blue")

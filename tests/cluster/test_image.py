@@ -1,4 +1,4 @@
-"""Test the image: what is in it, what must not be, and what build.sh prints before it pushes."""
+"""Test the content of the image, forbidden content, and the output of build.sh before a push."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def inspect(image: str) -> dict:
 
 
 def pins() -> dict[str, str]:
-    """Return name to version of what is installed: part 4 of a file is only for the build."""
+    """Return the pinned versions of installed packages by name. Part 4 of a file is only for the build."""
     files = [REQUIREMENTS, OF_GPU] if GPU else [REQUIREMENTS]
     installed = "\n".join(file.read_text().partition("# ==== part 4")[0] for file in files)
     found = dict(line.split("==") for line in installed.splitlines() if "==" in line and line[0] not in "# ")
@@ -36,7 +36,7 @@ def pins() -> dict[str, str]:
 
 
 def test_image_runs_a_command_unchanged(image: str) -> None:
-    """It is process 1, its arguments are not split or expanded, and its exit code is that of the container."""
+    """The command is process 1, its arguments are not split or expanded, and the container has its exit code."""
     program = "import os, sys; print(os.getpid(), sys.argv[1:]); sys.exit(42)"
     words = ["a b", "$HOME", "", "*"]
     done = inside(image, "python", "-c", program, *words, check=False)
@@ -73,7 +73,7 @@ def test_modules_of_the_jobs_pythonpath_do_not_reach_the_launcher(image: str, tm
 
 
 def test_job_writes_no_bytecode(image: str, tmp_path: Path) -> None:
-    """`train` runs without docstrings, which takes bytecode of its own. Root would write what is missing."""
+    """`train` runs without docstrings, which needs separate bytecode. Root would write missing bytecode."""
     container = sh("docker", "create", *MARKED, *job(tmp_path), image, "train").stdout.strip()
     try:
         assert "script] it trains\n" in sh("docker", "start", "-a", container).stdout
@@ -124,7 +124,7 @@ def test_pip_check_finds_no_conflict(image: str) -> None:
 
 
 def test_constraints_of_the_image_pin_packages_built_together(image: str) -> None:
-    """Images made FROM it install by them."""
+    """Derived images install with these constraints."""
     lines = inside(image, "cat", "/opt/sagemaker-tf-entrypoint/constraints.txt").stdout.splitlines()
     kept = ("numpy", "keras", "protobuf", "horovod", "mpi4py", "ml-dtypes")
     assert {f"{name}=={pins()[name]}" for name in kept} <= set(lines)
@@ -145,7 +145,7 @@ def test_bytecode_is_fresh(image: str) -> None:
 
 
 def test_pip_uninstalls_the_launcher_completely(image: str) -> None:
-    """An image that is built on ours may do without it."""
+    """A derived image may remove the package."""
     script = (
         "pip uninstall -q -y --root-user-action ignore sagemaker-tf-entrypoint && ls -d /opt/venv/lib/*/*/entrypoint"
     )
@@ -158,7 +158,7 @@ def test_the_image_is_no_larger_than_allowed(image: str) -> None:
 
 
 def test_launcher_is_the_small_last_layer(image: str) -> None:
-    """A push after a change of our code sends this layer."""
+    """A push after a change of the launcher sends only this layer."""
     sizes = sh("docker", "history", "--human=false", "--format", "{{.Size}}", image).stdout.split()
     assert 0 < next(size for size in map(int, sizes) if size) < 9_000_000
 
@@ -196,7 +196,7 @@ def test_image_has_no_file_of_the_build_machine(image: str) -> None:
 
 
 def test_the_image_has_no_ca_bundle_of_the_build(image: str) -> None:
-    """The trust store is what Debian's package makes of its own certificates, byte for byte."""
+    """The trust store equals the one that Debian's package makes from its own certificates, byte for byte."""
     script = r"""
         before=$(sha256sum < /etc/ssl/certs/ca-certificates.crt)
         find /usr/local/share/ca-certificates -type f
@@ -277,7 +277,7 @@ def test_dry_run_of_a_push_only_prints_the_push(tmp_path: Path) -> None:
     ],
 )
 def test_bake_and_build_sh_build_the_same_image(target: str, options: list[str]) -> None:
-    """docker-bake.json is for `docker buildx bake`, which is not on every machine."""
+    """docker-bake.json is for `docker buildx bake`, which not every machine has."""
     bake = json.loads((ROOT / "docker-bake.json").read_text())
     defaults = {name: each["default"] for name, each in bake["variable"].items()}
     made: dict[str, Any] = {"args": {}}

@@ -33,7 +33,7 @@ def test_each_worker_of_a_coordinator_reads_its_own_shard(hosts):
 
 
 def test_mirrored_workers_read_each_shard_and_save_the_model_once(hosts):
-    """The library keeps TensorFlow from sharding again, Keras from stopping halfway, and workers from their own disks."""
+    """The library keeps TensorFlow from sharding again, Keras from stopping early, and workers from their own disks."""
     job = hosts(2, "mwms_shards.py", mode="mwms", EVALUATOR="last")
     job.must_end(0)
     evaluator = job[2].base / "output/data/evaluator.json"

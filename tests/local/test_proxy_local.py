@@ -1,4 +1,4 @@
-"""Test a job with a proxy in its environment: pip and S3 use the proxy; no process uses it to reach a host of the job."""
+"""Test a job with a proxy in its environment: pip and S3 use the proxy, connections between hosts do not."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Test that `entrypoint doctor` runs launch scripts with both of Amazon's SDKs, and finds what their requests lack."""
+"""Test that `entrypoint doctor` runs launch scripts with both of Amazon's SDKs, and reports errors of requests."""
 
 import os
 import subprocess
@@ -87,7 +87,7 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
 
 
 def call(folder: Path, sdk: str, *words: str, **environment: str) -> str:
-    """Return what the command `entrypoint doctor` prints of a launch script; it must end with 0."""
+    """Run `entrypoint doctor` on a launch script; check that it exits with 0, and return its output."""
     command = [sys.executable, "-m", "entrypoint", "doctor", "--strict", "--python", needed_python(sdk), *words]
     variables = {**ENVIRONMENT, **environment}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=400, env=variables)
@@ -101,10 +101,10 @@ def checks(report: DoctorReport) -> set[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """A launch script, one for many jobs, as importing an SDK takes longest; and what the doctor says of it.
+    """A launch script and the expected report. It starts many jobs, since importing an SDK takes longest.
 
-    `found`: {check: what is in the line of its finding}; `jobs`: how many requests there are, of which `mpi`, the first
-    ones, run a rank on each of two hosts; `says`: what the report has.
+    `found`: {check: text of its finding}; `jobs`: how many requests there are, of which `mpi`, the first
+    ones, run a rank on each of two hosts; `says`: texts of the report.
     """
 
     sdk: str

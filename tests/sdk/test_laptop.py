@@ -17,7 +17,7 @@ print(json.loads(os.environ["TF_CONFIG"])["task"])
 
 @pytest.fixture(scope="module")
 def laptop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the commands' folder of an environment that sees the SDK's, with the launcher installed."""
+    """Install the launcher into an environment on top of the SDK's; return the folder of its commands."""
     folder = tmp_path_factory.mktemp("laptop")
     source = folder / "src"  # a copy: setuptools leaves a folder `build` where it builds
     for name in ("entrypoint", "sagemaker_tf_data"):
