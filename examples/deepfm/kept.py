@@ -125,8 +125,8 @@ class Earlier:
 def earlier(args):
     """Find the model to evaluate, predict with or export: in channel `model`, else in the folder of checkpoints.
 
-    The channel holds a SavedModel, checkpoints, or the model.tar.gz of an earlier job. SystemExit where there is none,
-    or where its sizes are not those that the job names.
+    The channel holds a SavedModel, checkpoints, or the model.tar.gz of an earlier job. Raise SystemExit if there is
+    none, or if its sizes differ from the job's.
     """
     folder = unpacked(channel("model").folder) if first_of("model") else None
     if folder and (found := sorted(folder.rglob("saved_model.pb"))):

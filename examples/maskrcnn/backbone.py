@@ -76,7 +76,7 @@ def small_resnet(pixels, args):
 
 
 def residual(x, channels, stride):
-    """Return `x` plus the output of two convolutions."""
+    """Return the ReLU of `x` plus the output of two convolutions."""
     change = L.ReLU()(GroupNorm()(convolution(channels, 3, stride)(x)))
     change = GroupNorm()(convolution(channels, 3)(change))
     if stride > 1 or x.shape[-1] != channels:

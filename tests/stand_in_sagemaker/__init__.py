@@ -5,8 +5,7 @@
 
 It offers only the operations of the acceptance run. `api.py` implements the protocol, `service.py` the operations and
 the faults on demand, `job.py` the states of one job, whose hosts are those of cluster/containers.py, and `s3.py` the
-transfers through S3, which is moto's. Needs Docker, and root, as the files of containers
-belong to root.
+transfers through S3, which is moto's. It needs Docker, and root, as the files of containers belong to root.
 """
 
 import sys

@@ -134,7 +134,7 @@ def test_failure_file_has_the_cause_of_a_failure_unless_the_script_wrote_one(tmp
     assert after is None or path.read_text().startswith(after)
 
 
-def test_folder_at_the_failure_files_path_does_not_hide_the_failure(tmp_path):
+def test_a_folder_in_place_of_the_failure_file_hides_no_failure(tmp_path):
     (tmp_path / "failure").mkdir()
     (tmp_path / "failure" / "trace.txt").write_text("mine")
     said = report.write_failure(tmp_path / "failure", failed(CAUSE))
