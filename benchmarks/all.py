@@ -58,18 +58,18 @@ def main() -> int:
 
 
 def filled(what: str) -> str:
-    """Return the command with the place of its JSON file."""
+    """Return the command with the path of its JSON file filled in."""
     return COMMANDS[what][1].format(json=UNFINISHED / f"{what}.json", folder=UNFINISHED, name=f"{what}.json")
 
 
 def commit_of(what: str) -> str:
-    """Return the commit that the figures in docs/benchmarks are of; "" if there are none."""
+    """Return the commit of the figures in docs/benchmarks; "" if there are none."""
     file = machine.ROOT / FOLDER / f"{what}.json"
     return str(json.loads(file.read_text())["commit"]) if file.exists() else ""
 
 
 def measured(what: str, commit: str) -> bool:
-    """Run a benchmark and make the pages with its figures; return whether it has ended well."""
+    """Run a benchmark and write its figures into the pages; return whether it succeeded."""
     print(f"{what}: some {COMMANDS[what][0]} minutes", flush=True)
     file: Path = UNFINISHED / f"{what}.json"
     if file.exists() and json.loads(file.read_text())["commit"] != commit:

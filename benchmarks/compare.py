@@ -1,4 +1,4 @@
-"""Compare our side with its peers', case by case: aims that are missed, cases in which a peer does better, promises."""
+"""Compare our figures with the peers', case by case: missed aims, cases in which a peer is better, and promises."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -55,19 +55,19 @@ class Compared:
 
     @property
     def met(self) -> bool | None:
-        """Return whether the aim is met. None: there is none, or the bound of a cut run does not show it."""
+        """Return whether the aim is met; None without an aim, or if the bound of a cut run cannot decide it."""
         return self.ratio.meets(self.aim.ratio) if self.ratio and self.aim else None
 
     @property
     def is_worse(self) -> bool:
-        """Return whether the peer does better."""
+        """Return whether the peer is better."""
         if self.ratio is None:  # a ratio to a share of 0 does not exist
             return self.measure.endswith("_share") and self.theirs.median == 0 and bool(self.ours.median)
         return self.ratio.value < 1 if self.measure in MORE_IS_BETTER else self.ratio.value > 1
 
 
 def compared(runs: list[Run], peer: str) -> list[Compared]:
-    """Return all comparisons with a peer, in the order in which the cases ran. Aims are of the toolkit alone."""
+    """Return all comparisons with a peer, in the order of the cases. Only comparisons with the toolkit have aims."""
     found = []
     for case, (name, group) in {run["case"]: (run["title"], run["group"]) for run in runs}.items():
         of_case = where(runs, case=case)
@@ -80,9 +80,9 @@ def compared(runs: list[Run], peer: str) -> list[Compared]:
 
 
 def judged(runs: list[Run]) -> Iterator[tuple[Aim, list[Ratio], list[Compared]]]:
-    """Yield each aim that was measured, with the ratios of its cases, least first, and the cases that do not meet it.
+    """Yield each measured aim with the ratios of its cases, least first, and the cases that miss it.
 
-    A case in which the toolkit's job did not end has no ratio, and is left out.
+    A case is left out if the toolkit's job did not end, as there is no ratio.
     """
     of_toolkit = compared(runs, "toolkit")
     for aimed in AIMS:
@@ -93,7 +93,7 @@ def judged(runs: list[Run]) -> Iterator[tuple[Aim, list[Ratio], list[Compared]]]
 
 
 def losses(runs: list[Run]) -> list[list[str]]:
-    """Return a line for each comparison that we lose, or in which we miss an aim: what, ours, the peer, the ratio."""
+    """Return a line for each lost comparison or missed aim: measure, our figure, the peer's, the ratio."""
     lines = []
     for peer in ("toolkit", DRIVERS):
         for each in compared(runs, peer):
@@ -176,7 +176,7 @@ PROMISES = (
 
 @dataclass(frozen=True)
 class Found:
-    """What was measured of a promise, in the case in which ours is worst."""
+    """A promise with the figures of our worst case."""
 
     promise: Promise
     ours: Figure | None = None
@@ -187,7 +187,7 @@ class Found:
 
     @property
     def is_broken(self) -> bool:
-        """Return whether the figure exceeds what README says, or README gives none."""
+        """Return whether the figure exceeds that in README, or README has none."""
         if self.ours is None or self.promise.most is None:
             return False
         return self.ours.median is None or self.ours.median > self.promise.most
@@ -209,7 +209,7 @@ class Found:
 
 
 def find(promise: Promise, records: Mapping[str, dict[str, Any]]) -> Found:
-    """Return our worst case of a promise, and the best peer in the same case."""
+    """Return a promise with our worst case, and the best peer in that case."""
     record = records.get(promise.what)
     if record is None or not promise.measure:
         return Found(promise)
@@ -231,5 +231,5 @@ def find(promise: Promise, records: Mapping[str, dict[str, Any]]) -> Found:
 
 
 def _seconds(found: Figure) -> tuple[bool, float]:
-    """Return a key that orders figures; those of jobs that did not end come last."""
+    """Return a sort key for figures; jobs that did not end come last."""
     return found.median is None, found.median if found.median is not None else found.limit or 0.0

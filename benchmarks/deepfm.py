@@ -81,7 +81,7 @@ def main() -> None:
 
 @contextmanager
 def rows_of(seed: int, rows: int) -> Iterator[Path]:
-    """Make a folder with `rows` rows in four files; it lasts as long as the block."""
+    """Yield a folder with `rows` rows in four files, which exists during the block."""
     with tempfile.TemporaryDirectory(prefix="deepfm-rows-") as folder:
         maker = [sys.executable, str(DEEPFM / "make_rows.py"), "--rows", str(rows), "--seed", str(seed)]
         command = [*maker, "--shards", str(SHARDS), "--output", f"{folder}/rows"]
@@ -120,7 +120,7 @@ def command(part: str, case: Case, epochs: int, data: Path, args: argparse.Names
 def run_job(words: list[str], case: Case, rows: int) -> dict[str, float]:
     """Return the measures: `auc` and `logloss` on the file kept aside, `examples_per_s` and `wall_s`.
 
-    Raise SystemExit with the log if the job fails. `rows` are all, as made.
+    Raise SystemExit with the log if the job fails. `rows` is the number of all rows.
     """
     with tempfile.TemporaryDirectory(prefix="deepfm-job-") as output:
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Run docker's command line, and label what this process starts, so that all of it can be removed."""
+"""Run docker's command line, and label all that this process starts, for its removal."""
 
 import subprocess
 import uuid
@@ -10,7 +10,7 @@ MARK = f"{LABEL}={SESSION}"
 
 
 def docker(*words: str, within: float = 120, check: bool = True) -> str:
-    """Return what the command printed; raise RuntimeError with its error output if it failed."""
+    """Run a command of docker; return its output, or raise RuntimeError with its error output."""
     result = subprocess.run(
         ["docker", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=within, errors="replace"
     )
@@ -20,7 +20,7 @@ def docker(*words: str, within: float = 120, check: bool = True) -> str:
 
 
 def seconds(engine_time: str) -> float:
-    """Return a time that docker has printed (UTC, nanoseconds) as seconds since 1970."""
+    """Convert a time that docker printed (UTC, nanoseconds) to seconds since 1970."""
     whole, _, fraction = engine_time.rstrip("Z").partition(".")
     return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
 

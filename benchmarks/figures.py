@@ -1,4 +1,4 @@
-"""Compute figures from what was measured: medians, spreads and ratios, also of jobs that were cut; and show them."""
+"""Compute and format figures of measurements: medians, spreads and ratios, even of jobs cut at a limit."""
 
 import math
 import statistics
@@ -55,7 +55,7 @@ SCALE = {"MB": 1e-6, "%": 100}
 
 @dataclass(frozen=True)
 class Figure:
-    """One measure of one case on one side, of all rounds."""
+    """One measure of one case on one side, over all rounds."""
 
     values: tuple[float, ...]  # of the rounds that came to it
     cut: int = 0  # rounds that had not come to it when they were cut
@@ -68,13 +68,13 @@ class Figure:
 
     @property
     def median(self) -> float | None:
-        """Return the median; a cut run counts as longer than all others. None: it lies beyond the limit."""
+        """Return the median, where a cut run counts as the longest; None if the median is beyond the limit."""
         value = statistics.median([*self.values, *[math.inf] * self.cut])
         return value if math.isfinite(value) else None
 
     @property
     def at_least(self) -> float | None:
-        """Return the median, or the limit that it lies beyond. None: unknown."""
+        """Return the median, or the limit if the median is beyond it; None if unknown."""
         return self.limit if self.median is None and self.bound else self.median
 
 
@@ -86,7 +86,7 @@ class Ratio:
     bound: str = ""  # "<": it is less than that, as the other side was cut; ">": more, as this one was
 
     def meets(self, most: float) -> bool | None:
-        """Return whether the ratio is at most that. None: the bound does not show it."""
+        """Return whether the ratio is at most the limit; None if the bound cannot decide it."""
         met = self.value <= most
         return None if self.bound == (">" if met else "<") else met
 
@@ -100,7 +100,7 @@ def where(runs: Iterable[Run], **of: Any) -> list[Run]:
 
 
 def figure(runs: Iterable[Run], measure: str, **of: Any) -> Figure | None:
-    """Return the measure of the runs whose fields have these values. None: no run has it."""
+    """Return the measure of the runs whose fields have these values; None if no run has it."""
     values, cut, limit = [], 0, None
     for run in where(runs, **of):
         if measure in run["measures"]:
@@ -111,7 +111,7 @@ def figure(runs: Iterable[Run], measure: str, **of: Any) -> Figure | None:
 
 
 def ratio(ours: Figure | None, other: Figure | None) -> Ratio | None:
-    """Return the ratio of the medians. None: a side is missing, both were cut, or the other is 0."""
+    """Return the ratio of the medians; None if a side is missing, both were cut, or the other is 0."""
     if ours is None or other is None or ours.median is other.median is None:
         return None
     mine, theirs = ours.at_least, other.at_least
@@ -135,7 +135,7 @@ def heading(measure: str) -> str:
 
 
 def number(value: float) -> str:
-    """Return two or three digits that count: 0.048, 0.48, 4.80, 48.0, 480, 4,800."""
+    """Return two or three significant digits: 0.048, 0.48, 4.80, 48.0, 480, 4,800."""
     size = abs(value)
     if size == 0:
         return "0"
@@ -155,7 +155,7 @@ def in_unit(value: float, measure: str) -> str:
 def shown(found: Figure | None, measure: str, usual: int = 0) -> str:
     """Return the median, and (least-most) if they are wide apart; `*` after one round where more are usual; `>60`: cut.
 
-    `usual`: rounds that figures of the page have.
+    `usual`: the number of rounds of the page.
     """
     if found is None:
         return ""

@@ -1,4 +1,4 @@
-"""Make the head of every benchmark's JSON: what was measured, when, of which commit, by which command, and where.
+"""Make the head of every benchmark's JSON: subject, time, commit, command and machine.
 
     record = machine.head("many-hosts", limits={"seconds": 60})  # first of all: takes the date and the load before
     record["runs"] = [...]
@@ -50,7 +50,7 @@ def head(what: str, limits: dict[str, Any] | None = None) -> dict[str, Any]:
 def parser(about: str | None, rounds: int | None = None, counted: str = "of all cases, in turns") -> ArgumentParser:
     """Return a parser with the options of every benchmark: `--json FILE`, and `--rounds N` unless `rounds` is None.
 
-    SIGTERM raises SystemExit from now on, so that containers, networks and folders are removed, as on Ctrl-C.
+    From now on SIGTERM raises SystemExit, so that containers, networks and folders are removed, as on Ctrl-C.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     made = ArgumentParser(description=about, formatter_class=RawDescriptionHelpFormatter)
@@ -61,7 +61,7 @@ def parser(about: str | None, rounds: int | None = None, counted: str = "of all 
 
 
 def run_gently(command: list[str], **more: Any) -> "subprocess.CompletedProcess[str]":
-    """Run a command that cleans up on SIGINT, as `entrypoint local` does; if this process is to end, wait for that.
+    """Run a command that cleans up on SIGINT, as `entrypoint local` does. Before this process ends, wait for that.
 
     `subprocess.run` would kill the command, and its containers would stay.
     """
@@ -81,7 +81,7 @@ def write(path: Path, record: dict[str, Any]) -> None:
 
 
 def add(record: dict[str, Any], run: dict[str, Any], path: Path | None) -> None:
-    """Put a run on record, print it, and write the record, if there is a file for it: what was measured is not lost."""
+    """Add a run to the record, print it, and write the record's file, if any, so that no measurement is lost."""
     record["runs"].append(run)
     print(run, file=sys.stderr, flush=True)
     if path:
@@ -89,13 +89,13 @@ def add(record: dict[str, Any], run: dict[str, Any], path: Path | None) -> None:
 
 
 def turned(sides: Collection[T], number: int) -> list[T]:
-    """Return the sides of a round; another one goes first in each."""
+    """Return the order of sides in a round; each round begins with another side."""
     first = number % len(sides)
     return [*sides][first:] + [*sides][:first]
 
 
 def keep(path: Path, record: dict[str, Any]) -> None:
-    """Write one line for each field and for each run: short, and a changed figure is a changed line."""
+    """Write one line for each field and for each run, so that a changed figure is a changed line."""
     fields = []
     for name, value in record.items():
         if name == "runs" and value:
@@ -106,7 +106,7 @@ def keep(path: Path, record: dict[str, Any]) -> None:
 
 
 def commit() -> str:
-    """Return the last commit that changed code, with a + if code was changed since; "unknown" outside of a checkout."""
+    """Return the last commit that changed code, with a + after uncommitted changes; "unknown" outside of a checkout."""
     if given := os.environ.get(COMMIT):
         return given
     found = said("git", "-C", str(ROOT), "log", "-1", "--format=%h", "--", str(ROOT), *NOT_CODE)
@@ -148,13 +148,13 @@ def load() -> float:
 
 
 def is_wide(values: Collection[float]) -> bool:
-    """Return whether a value differs from the median by more than a tenth of it; only then pages show the spread."""
+    """Return whether a value differs from the median by more than a tenth; only then pages show the spread."""
     middle = statistics.median(values)
     return any(abs(value - middle) > 0.1 * abs(middle) for value in values)
 
 
 def said(*words: str) -> str:
-    """Return a command's output; empty if it fails or is not there."""
+    """Return a command's output; empty if it fails or is not installed."""
     try:
         return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):

@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def run(processes: int, seconds: float, environment: dict[str, str]) -> dict[str, Any]:
-    """Run one job; return the figures of a host, the mean of all."""
+    """Run one job; return the mean figures of its hosts."""
     with tempfile.TemporaryDirectory(prefix="monitor-cost-") as folder:
         code = Path(folder, "code")
         code.mkdir()

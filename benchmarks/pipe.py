@@ -69,7 +69,7 @@ def write(file: Path, record_format: str, size: int, total: int) -> int:
 
 
 def readers(record_format: str, channel: str, file: Path, base: Path) -> dict[str, Callable[[], Any]]:
-    """Return {name: what makes the dataset}."""
+    """Return {name: function that makes the dataset}."""
     import tensorflow as tf
 
     from sagemaker_tf_data import pipe_dataset

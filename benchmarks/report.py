@@ -63,7 +63,7 @@ def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def by(runs: list[Run], keys: Sequence[str], measures: Sequence[str]) -> str:
-    """Return a table with a line for each combination of the keys' values, and a column for each measure."""
+    """Return a table with a row for each combination of the keys' values, and a column for each measure."""
     combinations = list(dict.fromkeys(tuple(run[key] for key in keys) for run in runs))
     lines = []
     for values in combinations:
@@ -151,7 +151,7 @@ def profile(record: Record) -> list[str]:
 
 
 def medians_of(runs: list[Run], measure: str, field: str, values: Iterable[Any]) -> list[float | None]:
-    """Return the median of a measure for each value of a field; None where it was not measured."""
+    """Return the median of a measure for each value of a field; None without a measurement."""
     return [found.median if (found := figure(runs, measure, **{field: value})) else None for value in values]
 
 
@@ -163,7 +163,7 @@ def milliseconds(seconds: float | None) -> str:
 
 
 def _with_phases(run: Run) -> Run:
-    """Return the run with its phases among the measures; those of one name, as of several ranks, are added up."""
+    """Return the run with its phases as measures. Phases of one name, as of several ranks, are added up."""
     measures = dict(run["measures"])
     for part, phases in run.get("phases", {}).items():
         for name, seconds in phases:
@@ -190,13 +190,13 @@ def many_hosts(record: Record) -> list[str]:
 
 
 def _power(hosts: list[int], medians: list[float | None]) -> str:
-    """Return p of the growth as hosts ** p; "" if there are no two figures to tell it from."""
+    """Return the exponent p of growth as hosts ** p; "" with fewer than two figures."""
     known = [value for value in medians if value]
     return f"{math.log(known[1] / known[0]) / math.log(hosts[1] / hosts[0]):.2f}" if len(known) == 2 else ""
 
 
 def chaos(record: Record) -> list[str]:
-    """Show what random jobs were drawn, how they ended, and which rules they violated."""
+    """Show the drawn random jobs, their ends, and the violated rules."""
     runs, least = record["runs"], record["limits"].get("least_faults", 0)
     enough = [run for run in runs if len(run["happened"]) >= least]
     bad = [run for run in runs if run["violations"]]
@@ -221,7 +221,7 @@ def chaos(record: Record) -> list[str]:
 
 
 def _end(exits: list[str]) -> str:
-    """Return the job's exit code; hosts that were cut off or lost, with 69, count only if all others were killed."""
+    """Return the job's exit code. Code 69 of cut-off or lost hosts counts only if all others were killed."""
     codes = [exit for exit in exits if exit.isdigit()]
     others = [code for code in codes if code != "69"]
     return (others or codes or ["killed"])[0]
@@ -297,7 +297,7 @@ def index(records: dict[str, Record]) -> list[str]:
 
 
 def readme(record: Record) -> list[str]:
-    """Return the blocks of README: its three rows, and one line on what is lost."""
+    """Return the blocks of README: its three rows, and one line on lost comparisons."""
     runs = record["runs"]
     lines = []
     for promise in FIRST:
@@ -321,7 +321,7 @@ def readme(record: Record) -> list[str]:
 
 
 def page(record: Record) -> str:
-    """Return what a page has between its marks: the figures, and where they come from."""
+    """Return the text between a page's marks: the figures and their origin."""
     of = record["machine"]
     machine = (
         f"{plural(of['cpus'], 'CPU')} ({of['cpu']}), {of['memory_gib']} GiB, {of['kernel']}, Docker {of['docker']}"
@@ -333,7 +333,7 @@ def page(record: Record) -> str:
 
 
 def joined(blocks: Iterable[str]) -> str:
-    """Return the blocks that are not empty, their paragraphs wrapped."""
+    """Join the non-empty blocks with wrapped paragraphs."""
     wrapped = [
         block if block.startswith(("|", "#", "-", " ")) else textwrap.fill(block, 128, break_on_hyphens=False)
         for block in blocks
@@ -352,7 +352,7 @@ def made(records: dict[str, Record]) -> dict[str, str]:
 
 
 def whole(path: Path, text: str) -> str:
-    """Return the page with this text between its marks; raise ValueError if it has none."""
+    """Return the page with this text between its marks; raise ValueError without marks."""
     head, begin, rest = path.read_text().partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not (begin and end):
@@ -361,7 +361,7 @@ def whole(path: Path, text: str) -> str:
 
 
 def read(folder: Path) -> dict[str, Record]:
-    """Return the records of the folder, by what they are of, in the order of PAGES."""
+    """Return the records of the folder by subject, in the order of PAGES."""
     found = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
     return {what: found[what] for what in PAGES if what in found}
 

@@ -205,7 +205,7 @@ OF_FILE_SYSTEMS = ("access", "content-type")
 
 
 def channel(text):
-    """Read one --channel; raise ArgumentTypeError if SageMaker could not make it."""
+    """Read one --channel; raise ArgumentTypeError if SageMaker cannot provide it."""
     name, equals, rest = text.partition("=")
     found = OPTIONS_AT_THE_END.search(rest)
     source = rest[: found.start()]
@@ -235,7 +235,7 @@ def channel(text):
 
 
 def check(name, source, given):
-    """Raise ArgumentTypeError if options do not go with the source, or with one another."""
+    """Raise ArgumentTypeError if options contradict the source or one another."""
     if file_system(source):
         for key in given:
             if key not in OF_FILE_SYSTEMS:
@@ -256,7 +256,7 @@ def check(name, source, given):
 
 
 def check_together(channels, local):
-    """Return what is wrong with the channels of one job, or nothing."""
+    """Return the error in the channels of one job, or nothing."""
     listed = [each.name for each in channels]
     for each in channels:
         if listed.count(each.name) > 1:
@@ -364,7 +364,7 @@ def as_json(text):
 
 
 def build(args):
-    """Build the image where the job will look for it."""
+    """Build the image under the name that the job uses."""
     push = [] if args.local else ["--push", args.image]
     # What it prints is for people; stdout may be wanted for a dry run's request alone.
     built = subprocess.run([BUILD, *push, *(["--dry-run"] if args.dry_run else [])], stdout=sys.stderr)

@@ -1,4 +1,4 @@
-"""Show a page as headless Chromium does, without network and with an empty profile."""
+"""Render a page in headless Chromium, without a network and with an empty profile."""
 
 import os
 import re
@@ -21,7 +21,7 @@ SCHEMES = {"dark": "0", "light": "1"}  # as Chromium numbers what the reader pre
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """A page, once its scripts have run."""
+    """A page after its scripts have run."""
 
     dom: str
     complaints: list[str]  # on the console: errors, and what the page was not allowed to load
@@ -37,7 +37,7 @@ class Browser:
     def open(
         self, page: Path | str, *, width: int = 1280, height: int = 2000, scheme: str = "light", pictured: bool = False
     ) -> Shown:
-        """Return the page, a file or an address, as it is after its scripts; a picture takes another Chromium."""
+        """Return the page of a file or an address after its scripts. A picture takes a second start of Chromium."""
         picture = self._folder / f"page-{width}-{scheme}.png"
         size = (f"--window-size={width},{height}", f"--blink-settings=preferredColorScheme={SCHEMES[scheme]}")
         shot = self._run(page, *size, f"--screenshot={picture}").stderr if pictured else ""
@@ -46,11 +46,11 @@ class Browser:
         return Shown(dom=dom.stdout, complaints=complaints, picture=picture if picture.exists() else None)
 
     def dom(self, page: Path) -> str:
-        """Return the page as it is after its scripts, at once."""
+        """Return the page directly after its scripts."""
         return self._run(page, "--dump-dom").stdout
 
     def print(self, page: Path) -> tuple[int, list[str]]:
-        """Print the page as a PDF; return the number of its sheets, and what the page wrote to the console."""
+        """Print the page as a PDF; return the number of its sheets, and the console output of the page."""
         paper = self._folder / "page.pdf"
         errors = self._run(page, f"--print-to-pdf={paper}", "--no-pdf-header-footer").stderr
         return len(re.findall(rb"/Type /Page\b", paper.read_bytes())), re.findall(r"CONSOLE[^\]]*\] (.*)", errors)
@@ -66,7 +66,7 @@ class Browser:
 
 
 def browser_in(folder: Path) -> Browser:
-    """Return a browser that keeps what it makes in `folder`; the test is skipped without one, or fails with CI=true."""
+    """Return a browser that writes its files into `folder`. Without a browser skip the test, or fail with CI=true."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if not program:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("needs Chromium: apt-get install chromium")

@@ -1,4 +1,4 @@
-"""Hold what a default run of the tests costs against a budget, show the lines of Python, and record what has passed.
+"""Check the cost of a default test run against a budget, count lines of Python, and record passed rings.
 
 tests/run.sh calls it. pytest itself shows the slowest tests (--durations) and ends those that hang (pytest-timeout).
 
@@ -34,7 +34,7 @@ WORK_SECONDS = 0.020
 
 
 def work() -> float:
-    """Do a fixed piece of work of the kind that tests do; return the CPU seconds that it took."""
+    """Do a fixed amount of work similar to tests; return the CPU seconds that it took."""
     began = time.thread_time()
     rows = [{"host": f"algo-{n}", "rank": n, "values": [n * k % 97 for k in range(40)]} for n in range(150)]
     for _ in range(30):
@@ -46,12 +46,12 @@ def work() -> float:
 
 
 def slowness(timings: list[float]) -> float:
-    """Return how many times longer these pieces of work took than at the budget's speed."""
+    """Return by what factor this work took longer than at the budget's speed."""
     return statistics.median(timings) / WORK_SECONDS
 
 
 def containers() -> float:
-    """Return the CPU seconds of all containers since Docker runs; 0 if none ran or the kernel does not count them."""
+    """Return the CPU seconds of all containers since Docker's start; 0 without containers or kernel counts."""
     for path, unit in (
         ("/sys/fs/cgroup/cpuacct/docker/cpuacct.usage", 1e9),
         ("/sys/fs/cgroup/docker/cpu.stat", 1e6),  # version 2, under a dockerd that does not leave this to systemd
@@ -62,7 +62,7 @@ def containers() -> float:
 
 
 def judge(spent: float, budget: float, slow: float) -> tuple[str, bool]:
-    """Return what a run has cost, in words, and whether that is within the budget for a machine of this speed."""
+    """Return the cost of a run in words, and whether it is within the budget for a machine of this speed."""
     at_one_speed = spent / slow
     text = f"{at_one_speed:.0f} CPU seconds, of a budget of {budget:g} ({slow:.2f} times as slow as its machine)"
     if at_one_speed <= TOLERANCE * budget:
@@ -76,7 +76,7 @@ def lines(parts: tuple[str, ...] = PARTS, root: Path = ROOT) -> dict[str, int]:
 
 
 def why_again(line: str, record: Path = PASSED, root: Path = ROOT) -> str:
-    """Return why a line of the image has to be tested again; "" if it has passed on these pins."""
+    """Return why a line of the image needs new tests; "" if it has passed with the present pins."""
     last = json.loads(record.read_text()).get(f"line-{line}")
     if last is None:
         return "it has not passed yet"

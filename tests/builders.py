@@ -1,4 +1,4 @@
-"""Make config folders and Jobs for tests from a few words."""
+"""Make config folders and Jobs for tests from a few values."""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ def resources(hosts: list[str], me: str = "", **more: Any) -> dict[str, Any]:
 
 
 def write_config(base: Path, resource_config: Any, hyperparameters: Any = None, channels: Any = None) -> Path:
-    """Write the config files; a str is written as it is, None leaves the file out."""
+    """Write the config files; a str is written unchanged, None omits the file."""
     config = base / "input" / "config"
     config.mkdir(parents=True, exist_ok=True)
     files = {"resourceconfig": resource_config, "hyperparameters": hyperparameters, "inputdataconfig": channels}
@@ -42,7 +42,7 @@ def read(
     groups: Mapping[str, list[str]] | None = None,
     channels: Any = "{}",
 ) -> Job:
-    """Return the Job of a host of a cluster. Hyperparameters are as in the file, with the program."""
+    """Return the Job of a host of a cluster. Hyperparameters are as in the file, including the program."""
     listing = [{"instance_group_name": name, "hosts": members} for name, members in (groups or {}).items()]
     listed = names(hosts) if isinstance(hosts, int) else hosts
     if not isinstance(hyperparameters, str):

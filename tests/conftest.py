@@ -1,4 +1,4 @@
-"""Share between all rings the import paths, and the check that no test leaves a process behind."""
+"""Provide import paths for all rings, and check that no test leaves a process."""
 
 import contextlib
 import os
@@ -56,14 +56,14 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def tensorflow(request: pytest.FixtureRequest) -> None:
-    """Import TensorFlow before a test that needs it: whichever comes first would fail of the warnings of its import."""
+    """Import TensorFlow before a test that needs it, as warnings of the import would fail the first such test."""
     if request.node.get_closest_marker("tensorflow"):
         pytest.importorskip("tensorflow")
 
 
 @pytest.fixture(autouse=True)
 def temporary_folder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give a test with TensorFlow a temporary folder of its own: what is killed leaves AutoGraph's files there.
+    """Give a test with TensorFlow its own temporary folder, in which killed processes leave files of AutoGraph.
 
     Its path is short, as sockets may lie in it.
     """

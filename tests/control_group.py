@@ -1,4 +1,4 @@
-"""Make control groups for tests, which limit the processes or the memory of a host."""
+"""Make control groups that limit the processes or the memory of a host in a test."""
 
 import contextlib
 import os
@@ -13,14 +13,14 @@ NEW_LIMITS = {"pids": "pids.max", "memory": "memory.max"}  # of version 2
 
 
 class NoGroup(Exception):
-    """The reason why no control group can be made here."""
+    """This machine cannot make a control group, for the given reason."""
 
 
 @contextlib.contextmanager
 def control_group(controller: str, limit: int | None = None) -> Iterator[Path]:
-    """Make a group with such a limit (`pids`: processes and threads, `memory`: bytes); NoGroup if that cannot be had.
+    """Make a group with a limit (`pids`: processes and threads, `memory`: bytes); raise NoGroup if it cannot.
 
-    Afterwards wait until nothing is in it, and remove it.
+    At the end wait until the group is empty, and remove it.
     """
     made = _make(controller, limit)
 
@@ -54,7 +54,7 @@ def _make(controller: str, limit: int | None) -> Path:
 
 
 def why_not(controller: str) -> str:
-    """Return why there can be no such group here; "" if there can."""
+    """Return why this machine cannot make such a group; "" if it can."""
     if os.geteuid() != 0:
         return "limiting a host takes root"
     try:

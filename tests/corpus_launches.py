@@ -1,4 +1,4 @@
-"""List launch scripts in the manner of public ones: (what comes first, what submits, right checks, jobs)."""
+"""List launch scripts like public ones: (first lines, submitting lines, expected checks, jobs)."""
 
 import re
 from dataclasses import dataclass
@@ -78,7 +78,7 @@ OF_V2 = {
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch script, what lies beside it, and all warnings and errors that the doctor must report of it."""
+    """A launch script, the files beside it, and all warnings and errors that the doctor must report."""
 
     text: str
     sdk: str

@@ -1,4 +1,4 @@
-"""Make channels of numbered records for each way of sharing data, with what all processes must read of them.
+"""Make channels of numbered records for each way of sharing data, and list the records that processes must read.
 
 A cell of the matrix is (one channel per local rank, with data of its own or the same data in each; or one for all) x
 (FullyReplicated or ShardedByS3Key) x (File, FastFile or Pipe).
@@ -40,7 +40,7 @@ def name_of(cell: Cell) -> str:
 
 @dataclass
 class DataSet:
-    """Channels of the cells asked for, on hosts that train with two processes each."""
+    """Channels of the selected cells, for hosts with two training processes each."""
 
     channels: list[LocalChannel] = field(default_factory=list)
     ids: dict[str, list[int]] = field(default_factory=dict)  # by name of the cell: all that it holds
@@ -66,7 +66,7 @@ class DataSet:
         return found
 
     def missing_and_double(self, read: Iterable[Path]) -> dict[str, str]:
-        """Return missing and repeated records, by cell and pass, from the files that processes wrote; {} if none."""
+        """Return missing and repeated records by cell and pass, {} if none, from files that processes wrote."""
         found: dict[str, list[Counter[int]]] = {name: [Counter() for _ in range(PASSES)] for name in self.ids}
         for path in read:
             for name, passes in json.loads(path.read_text()).items():
@@ -83,7 +83,7 @@ class DataSet:
 
 
 def make(folder: Path, cells: Iterable[Cell]) -> DataSet:
-    """Write the data and describe its channels. Sizes are such that nothing comes out even."""
+    """Write the data and describe its channels. No size is divisible by the number of processes."""
     first = tfrecords(folder / "first", [13, 7, 1, 20, 6], 0)
     second = tfrecords(folder / "second", [2, 9, 4], 100)
     _objects(folder / "one", 9, 200)
@@ -110,7 +110,7 @@ def make(folder: Path, cells: Iterable[Cell]) -> DataSet:
 
 
 def tfrecords(folder: Path, records: list[int], start: int) -> list[int]:
-    """Write TFRecord files with so many records, each a number; return all numbers."""
+    """Write TFRecord files with the given numbers of records, each a number; return all numbers."""
     folder.mkdir(parents=True, exist_ok=True)
     number = start
     for file, count in enumerate(records):

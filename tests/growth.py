@@ -1,4 +1,4 @@
-"""Check whether work grows with its input, or with the input's square."""
+"""Check that the time of work grows linearly with its input, not with the input's square."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ def grows_no_faster_than_its_input(act: Callable[[int], object], size: int) -> N
 
 
 def until_it_is_below(measure: Callable[[], float], limit: float, tries: int) -> Iterator[float]:
-    """Yield what is measured, until it is below the limit."""
+    """Repeat a measurement until it is below the limit; yield each value."""
     for _ in range(tries):
         yield (seconds := measure())
         if seconds < limit:

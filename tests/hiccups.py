@@ -1,4 +1,4 @@
-"""Run commands of Docker, and try again where Docker or runc gave up on something that is not ours."""
+"""Run commands of Docker, and repeat them if Docker or runc failed for a reason outside of this project."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ SAID: list[str] = []  # a line for each hiccup; conftest.py prints them when all
 
 
 def run(command: tuple[str, ...], **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run the command as subprocess.run does, its output captured as text; again after a hiccup, up to 8 times."""
+    """Run the command by subprocess.run with its output captured as text. Repeat it after a hiccup, up to 8 times."""
     for attempt in range(TRIES):
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, **options)
         if done.returncode == 0 or not (why := hiccup(done.stderr)) or attempt == TRIES - 1:
@@ -30,5 +30,5 @@ def run(command: tuple[str, ...], **options: Any) -> subprocess.CompletedProcess
 
 
 def hiccup(stderr: str) -> str:
-    """Return the reason for trying again; "" if there is none."""
+    """Return the reason to repeat the command; "" if there is none."""
     return next((why for words, why in HICCUPS.items() if re.search(re.escape(words), stderr, re.I)), "")

@@ -1,7 +1,7 @@
-"""List which ways of distributing and interfaces of TensorFlow work on each line of the image (container/lines).
+"""List which distribution modes and interfaces of TensorFlow work on each line of the image (container/lines).
 
-The same for AWS's image of that TensorFlow with our entrypoint on it. docs/matrix.md is written from here.
-`cluster/test_cluster_matrix.py` runs every cell, also those that fail: if one begins to work, its test fails.
+It has the same for AWS's image of that TensorFlow with our entrypoint on it, and writes docs/matrix.md.
+`cluster/test_cluster_matrix.py` runs every cell, even failing ones: if such a cell begins to work, its test fails.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Interface:
 
 @dataclass(frozen=True)
 class Never:
-    """Why a cell fails: the text in the log ("": the test does not run it), the reason for readers, and its source."""
+    """A cell that fails: the text in the log ("": the test does not run it), the reason on the page, its source."""
 
     text: str
     reason: str
@@ -150,7 +150,7 @@ def table(line: str, interfaces: dict[str, Interface]) -> str:
 
 
 def _mark(ours: Never | None, on: Never | None, reasons: list[Never]) -> str:
-    """Return a cell: `ours` is why it fails on our image, `on` why it fails on AWS's; None where it runs."""
+    """Return a cell. `ours` is why it fails on our image, `on` why it fails on AWS's; None means that it runs."""
     if on and not ours:
         return f"runs <sup>{reasons.index(on) + 1}</sup>"
     no = [f"no <sup>{reasons.index(why) + 1}</sup>" if why else "runs" for why in (ours, on)]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 def moto(address: str = "127.0.0.1") -> Iterator[str]:
     """Serve moto on this address during the block; yield its URL.
 
-    All servers of a process share one memory, which is emptied at the end of each.
+    All servers of a process share one state, which is emptied at the end of each.
     """
     from moto.server import ThreadedMotoServer  # here and not above: collecting the tests stays quick
 

@@ -1,6 +1,6 @@
-"""Make a package index of tiny packages on the spot, without a network: wheels, sdists and the pages of an index.
+"""Make a package index of tiny packages without a network: wheels, sdists and pages of an index.
 
-Run by path with a folder that `make` has filled, it serves that folder on 127.0.0.1, as `Server` does.
+As a script, it serves a folder that `make` has filled on 127.0.0.1, as `Server` does.
 """
 
 import base64
@@ -30,7 +30,7 @@ SETUP = "from setuptools import setup\nsetup(name={name!r}, version={version!r},
 
 @dataclass(frozen=True)
 class Package:
-    """Describe one version of a package. `sdist`: only that, for setuptools; `asks` are its requirements."""
+    """One version of a package. `sdist`: it has only an sdist, for setuptools; `asks`: its requirements."""
 
     name: str
     version: str
@@ -60,7 +60,7 @@ class Package:
         return self.module or MODULE.format(version=self.version)
 
     def write(self, folder: Path) -> list[Path]:
-        """Write its files into a folder; return them."""
+        """Write the package's files into a folder; return them."""
         stem = f"{self.folder}-{self.version}"
         made = []
         if self.sdist or self.both:
@@ -99,7 +99,7 @@ def of_installed(name: str, folder: Path) -> Path:
 
 
 def make(folder: Path, packages: Iterable[Package], tools: Iterable[str] = ()) -> Path:
-    """Write an index into the folder: files/, and simple/NAME/index.html. `tools`: installed packages that it has."""
+    """Write an index into the folder: files/, and simple/NAME/index.html. `tools`: installed packages to include."""
     pages: dict[str, list[str]] = {}
     (folder / "files").mkdir(parents=True, exist_ok=True)
     known = [(each.name, file, each) for each in packages for file in each.write(folder / "files")]
@@ -142,7 +142,7 @@ def write_certificates(folder: Path) -> None:
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serve an index; below /private/ with a password; as a proxy for any host; and as CodeArtifact's own service."""
+    """Serve an index: openly, below /private/ with a password, as a proxy for any host, and as CodeArtifact."""
 
     def do_POST(self) -> None:
         self.reply({"authorizationToken": PASSWORD})
@@ -175,7 +175,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 
 class Server:
-    """Serve a folder while the `with` block runs. With `certificate`, a file with a key as well, by TLS."""
+    """Serve a folder during the `with` block; with `certificate`, a file of key and certificate, by TLS."""
 
     def __init__(self, folder: Path, certificate: Path | None = None, address: str = "127.0.0.1") -> None:
         handler = functools.partial(Handler, directory=str(folder))

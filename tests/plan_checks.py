@@ -1,4 +1,4 @@
-"""Check what holds for every plan, whatever the job."""
+"""Check the properties of every plan of any job."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def check_plan(plan: Plan, job: Job) -> None:
 
 
 def _check_needs(plan: Plan, keys: set[tuple[str, str]]) -> None:
-    """Check that what is waited for exists, and that processes wait for one another in no circle."""
+    """Check that every awaited process exists, and that processes never wait in a circle."""
     reached = {(host, PREFLIGHT) for host in plan.hosts}  # every host gets through it by itself
     keys = keys | reached
 
@@ -58,7 +58,7 @@ def _check_needs(plan: Plan, keys: set[tuple[str, str]]) -> None:
 
 
 def _check_tasks(plan: Plan, job: Job) -> None:
-    """Check that all tasks see one cluster, and that each of its tasks runs once, where its address says."""
+    """Check that all tasks have the same cluster, and that each task of it runs once, on the host of its address."""
     told = tf_configs(plan)
     if not told:
         return

@@ -10,6 +10,6 @@ _held = contextlib.ExitStack()
 def unused_port() -> int:
     """Return a port that no other test, job or connection gets until this process ends.
 
-    The system gives its high ports to connections, too: one that it found free can be taken when a server begins.
+    The system also gives its high ports to connections, which can take a free port before a server starts.
     """
     return LOWEST + _held.enter_context(reserved([LOWEST]))

@@ -1,4 +1,4 @@
-"""Run a proxy that records its requests; it answers all of them with `answer`, or never answers."""
+"""Run a proxy that records its requests, and answers all with `answer` or never."""
 
 import contextlib
 import socket

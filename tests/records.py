@@ -1,4 +1,4 @@
-"""Make records of invented jobs: what a monitor would have written, from a few words."""
+"""Make records of invented jobs, as a monitor writes them, from a few values."""
 
 import json
 import zlib
@@ -11,7 +11,7 @@ GB = 1e9
 
 
 class HostRecord:
-    """One host's record; times are seconds since the job's begin."""
+    """One host's record. Times are seconds since the start of the job."""
 
     def __init__(self, name: str = "algo-1", hosts: int = 1, **about: Any) -> None:
         names = [f"algo-{number + 1}" for number in range(hosts)]
@@ -29,7 +29,7 @@ class HostRecord:
         self.lines.append([kind, round(BEGAN + at, 3), *values])
 
     def of(self, kind: str) -> list[list[Any]]:
-        """Return the lines of a kind."""
+        """Return the lines of the given kind."""
         return [line for line in self.lines if line[0] == kind]
 
     def drop(self, *kinds: str) -> None:
@@ -37,7 +37,7 @@ class HostRecord:
         self.lines = [line for line in self.lines if line[0] not in kinds]
 
     def runs(self, name: str, start: float, end: float | None, role: str = "worker", how: str = "exit code 0") -> None:
-        """Add that a process of the plan ran; None means that it has not ended."""
+        """Add the run of a process of the plan; an end of None means that it has not ended."""
         self.add("process", start, name, {"pid": 7, "role": role, "task": name})
         if end is not None:
             self.add("ended", end, name, how)
@@ -54,7 +54,7 @@ class HostRecord:
         peers: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> None:
-        """Add what was used in the `seconds` before `at`."""
+        """Add the usage in the `seconds` before `at`."""
         host = {
             "cpu": cpu or [4.0, 0.5, 0.0, 0.0, 0.0], "memory": [programs, 3 * GB, programs + 3 * GB], "disk": [0, 0],
             "net": [0, 0], "free": free, **more,
@@ -62,7 +62,7 @@ class HostRecord:
         self.add("sample", at, seconds, host, processes or {}, peers or {})
 
     def ends(self, at: float, kind: str = "succeeded", code: int = 0, cause: Mapping[str, str] | None = None) -> None:
-        """Add how the job ended."""
+        """Add the end of the job."""
         self.add("outcome", at, {"kind": kind, "exit_code": code, "cause": cause, "there": []})
 
     @property
@@ -73,7 +73,7 @@ class HostRecord:
 
 
 def packed(content: bytes) -> bytes:
-    """Compress as the monitor does."""
+    """Compress a record as the monitor does."""
     gzip = zlib.compressobj(6, zlib.DEFLATED, 31)
     return gzip.compress(content) + gzip.flush()
 
@@ -94,7 +94,7 @@ def trained(
 ) -> HostRecord:
     """Make a host without faults: one process trains for `seconds`, a step in `step` s, with a falling loss.
 
-    `sample`: what the host uses besides; `used`: what the process does.
+    `sample`: the host's other usage; `used`: the usage of the process.
     """
     record = HostRecord(name, hosts, **about)
     end = begins + seconds

@@ -1,8 +1,8 @@
-"""List forms of requirements, and what plain pip and the launcher make of each, in an image of ours.
+"""List forms of requirements, with the results of plain pip and of the launcher in our image.
 
 docs/requirements-forms.md is written from here. `cluster/test_cluster_forms.py` runs every row twice, each time in a
-new container: by `pip install -r requirements.txt`, as AWS's toolkit does, and by our installer. Run by path in such a
-container, this file is what runs there.
+new container: by `pip install -r requirements.txt`, as AWS's toolkit does, and by our installer. In such a
+container, this file runs as a script.
 """
 
 import json
@@ -21,7 +21,7 @@ WHERE = "/forms"  # in the container: this file, the indexes `main` and `extra`,
 
 @dataclass(frozen=True)
 class Form:
-    """A row: `requirements` as written, what pip makes of it, and the launcher, if that is something else.
+    """A row: `requirements` as written, pip's result, and the launcher's if it differs.
 
     In texts, <main>, <extra> and <tls> are the addresses of servers, and <code> is the folder of the code.
     """
@@ -259,7 +259,7 @@ def _for_readers(text: str) -> str:
 
 
 def main() -> None:
-    """Run the form of /form.json as `sys.argv[1]` says, pip or ours, and print what came of it as JSON."""
+    """Install the form of /form.json by `sys.argv[1]`, pip or ours, and print the result as JSON."""
     form = Form(**json.loads(Path("/form.json").read_text()))
     way, code, home = sys.argv[1], Path("/tmp/code"), Path("/tmp/home")
     where = Path(WHERE)
@@ -305,7 +305,7 @@ def filled(text: str, marks: dict[str, str]) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the installed versions by name, as a process that is started now would see them."""
+    """Return the installed versions by name, as a new process would find them."""
     return {each.name.lower().replace("_", "-").replace(".", "-"): each.version for each in distributions()}
 
 

@@ -1,7 +1,7 @@
-"""Mount a disk that never answers: a process that reads a file on it sleeps beyond any signal, SIGKILL included.
+"""Mount a disk that never answers: a process that reads a file on it ignores all signals, even SIGKILL.
 
-It is a FUSE file system of our own that takes requests and says nothing. Its end lets go of all who wait. Only root can
-mount one, and only where the kernel has FUSE: elsewhere `why_not` says so.
+It is a FUSE file system that accepts requests and never answers. Its end releases all waiting processes. Only root can
+mount one, and only if the kernel has FUSE: else `why_not` returns the reason.
 """
 
 import ctypes
@@ -38,8 +38,8 @@ def unmount(folder: Path, fd: int) -> None:
 class SilentDisk:
     """A disk mounted on the existing folder `folder`.
 
-    `<folder>-has-<tid>` says that the request of that thread was taken. From then on it cannot be killed; before, it
-    can, though it sleeps for the answer already.
+    The file `<folder>-has-<tid>` shows that the request of that thread was accepted. From then on the thread cannot be
+    killed. Before that it can, though it already waits for the answer.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -61,5 +61,5 @@ class SilentDisk:
                 Path(f"{self.folder}-has-{thread}").touch()
 
     def close(self) -> None:
-        """Release all processes that wait: those that were killed die now."""
+        """Release all waiting processes; those that were killed end now."""
         unmount(self.folder, self._fd)

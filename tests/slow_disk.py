@@ -1,7 +1,7 @@
-"""Mount a disk that is slow and steady, as one that is reached over a network: it takes four pieces a second.
+"""Mount a disk with a constant low speed, like a network disk: it accepts four pieces a second.
 
-It is a FUSE file system of our own with one file. What is written to it goes over a connection of this machine, so that
-the kernel counts it as traffic. Only root can mount one (`silent_disk.why_not`).
+It is a FUSE file system with one file. Written bytes pass through a connection within this machine, so that the kernel
+counts them as traffic. Only root can mount one (`silent_disk.why_not`).
 """
 
 import os
@@ -20,7 +20,7 @@ ENOSYS = 38
 
 
 class SlowDisk:
-    """A disk mounted on the existing folder `folder`. Once `is_fast` is set, it does not wait any more."""
+    """A disk mounted on the existing folder `folder`. After `is_fast` is set, it no longer waits."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.is_fast = folder, threading.Event()

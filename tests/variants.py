@@ -1,4 +1,4 @@
-"""Select from a test's named cases those that a default run takes."""
+"""Select the cases of a test that a default run includes."""
 
 from collections.abc import Mapping
 from typing import Any

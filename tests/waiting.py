@@ -1,4 +1,4 @@
-"""Provide `eventually(fact, within=seconds)`, the only way in which a test waits, and a lock for all test runs."""
+"""Provide `eventually(fact, within=seconds)`, by which all tests wait, and a lock for all test runs."""
 
 import fcntl
 import os
@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 
 def eventually(fact: Callable[[], T], within: float, what: str = "") -> T:
-    """Return the first true value of `fact()`; raise AssertionError if there is none in time.
+    """Repeat `fact()` until it returns a true value; return that, or raise AssertionError after the time limit.
 
-    `within` says when to give up, not how fast something has to be: be generous.
+    `within` is a generous time limit, not a requirement on speed.
     """
     began = time.monotonic()
     while True:
@@ -29,7 +29,7 @@ def eventually(fact: Callable[[], T], within: float, what: str = "") -> T:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock on a file or folder during the block, against all other processes of this machine."""
+    """Hold the lock on a file or folder during the block; other processes of this machine wait for it."""
     descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,7 +1,7 @@
-"""Run whole jobs under random faults, from a seed, and judge each by rules that share no code with the launcher.
+"""Run whole jobs with random faults from a seed, and judge each by rules that share no code with the launcher.
 
-draw (a Case) -> run (Observed: what happened and what was seen) -> oracle (which rules were violated) -> report. What
-tests/outcomes has for fixed cases is used here, too.
+draw (a Case) -> run (Observed: events and output) -> oracle (violated rules) -> report. It shares code with
+tests/outcomes, which has fixed cases.
 """
 
 import sys

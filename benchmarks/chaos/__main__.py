@@ -79,7 +79,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _run_all(cases: Any, given: argparse.Namespace, heart: Heart, deadline: float, record: dict[str, Any]) -> int:
-    """Return how many cases failed. Raise Interrupted on a signal to end."""
+    """Run all cases; return how many failed. Raise Interrupted on SIGTERM or SIGINT."""
     lock = threading.Lock()
     errors: list[BaseException] = []
 
@@ -142,7 +142,7 @@ def _row(seen: Observed, found: list[str]) -> dict[str, Any]:
 
 
 def _end_seconds(seen: Observed) -> float | None:
-    """Return the seconds from the first thing that ends a job until the last host is gone."""
+    """Return the seconds from the first event that ends a job until the last host is gone."""
     first = History(seen).first_end
     return round(max(seen.gone.values()) - first, 2) if seen.gone and first < float("inf") else None
 
@@ -156,7 +156,7 @@ def _told(seen: Observed, found: list[str]) -> str:
 
 
 def keep(folder: Path, case: Case, seen: Observed, found: list[str]) -> Path:
-    """Write the case as JSON, and beside it all that was seen."""
+    """Write the case as JSON, and all observations beside it."""
     folder.mkdir(parents=True, exist_ok=True)
     stem = case.name.replace("/", "-").replace(" ", "-")
     (folder / f"{stem}.json").write_text(case.to_json() + "\n")

@@ -1,4 +1,4 @@
-"""Define a case: a job, what its scripts do, and its faults. Values only, and their JSON."""
+"""Define a case: a job, the actions of its scripts, and its faults. Only values and their JSON."""
 
 import json
 import shlex
@@ -13,7 +13,7 @@ DEFAULTS = {"HEARTBEAT": 1.0, "PEER_TIMEOUT": 5.0, "START_TIMEOUT": 13.0, "STOP_
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """What one of the user's processes does."""
+    """The actions of one user process."""
 
     seconds: float = 2.0  # of work
     do: str = "ends"  # afterwards: ends, raises, exits, killed, segfaults, model, pool, forges
@@ -78,7 +78,7 @@ class Case:
 
     @property
     def processes(self) -> list[tuple[str, str]]:
-        """Return (host, process) of every program of the user's, as the plan names them."""
+        """Return (host, process) of every user program, as named in the plan."""
         found = []
         for number in range(self.hosts * self.each):
             host = self.names[number // self.each]

@@ -1,4 +1,4 @@
-"""Draw cases from a seed: what kind of job, what its scripts do, what goes wrong and when."""
+"""Draw cases from a seed: the kind of job, the actions of its scripts, and faults with their times."""
 
 import random
 from collections.abc import Callable
@@ -28,9 +28,9 @@ ENDING = ("kill", "kill process", "stop", "stop all", "stop process")  # of kind
 
 
 def draw(seed: int, number: int, *, netns: bool, mpi: bool = True, least: int = 0, only: str = "") -> Case:
-    """Return case `number` of a seed, the same for each call, with at least `least` faults. `only`: of this mode.
+    """Return case `number` of a seed, always the same, with at least `least` faults. `only`: the mode.
 
-    Most moments are those at which a script writes its n-th line. So they lie in the job's life on slow machines, too.
+    Most faults happen when a script writes its n-th line, so that they fall into the job even on slow machines.
     """
     dice = random.Random(f"{seed}/{number}")
     mode = dice.choice([mode for mode in MODES if mpi or mode != "mpi"])
@@ -61,7 +61,7 @@ def draw(seed: int, number: int, *, netns: bool, mpi: bool = True, least: int = 
 
 
 def _scene(dice: random.Random, case: Case) -> Case:
-    """Return faults and scripts that meet: those that once broke a launcher, and similar ones."""
+    """Return combined faults and scripts that once broke the launcher, or similar ones."""
     host, (other, process) = dice.choice(case.names), dice.choice(case.processes)
     first, second = (_step(n) for n in sorted(dice.choices(range(1, 16), k=2)))
     stop = Fault(kind="stop", host="all", when=second)
@@ -152,14 +152,14 @@ def _faults(dice: random.Random, case: Case, count: int) -> tuple[Fault, ...]:
 
 
 def _moment(dice: random.Random, step: int, ends: bool) -> dict[str, Any]:
-    """Return when: mostly at a script's step, otherwise while the job ends."""
+    """Return the moment of a fault: mostly a script's step, otherwise during the end of the job."""
     if dice.random() < (0.7 if ends else 0.97):
         return {"when": _step(step)}
     return {"when": dice.choice(ENDS if ends else OTHERS)}
 
 
 def _step(number: int) -> str:
-    """Return what a script writes then; one line a tenth of a second."""
+    """Return the line that a script writes at a step, ten of them in a second."""
     return f"step {number} ."
 
 

@@ -1,6 +1,6 @@
-"""Derive what truly happened in a job, from journals and faults, and what may be named as the cause of its end.
+"""Derive the true events of a job, and the permitted causes of its end, from journals and faults.
 
-Nothing of the launcher's is read here but its exit codes' meaning, which docs/exit-codes.md promises.
+This uses nothing of the launcher except the meaning of its exit codes, which docs/exit-codes.md defines.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ AWAY = ("pause", "cut")  # a host that is away for too long is lost
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """Something that went wrong, and may be named as the cause of the job's end."""
+    """A failure that may be reported as the cause of the job's end."""
 
     at: float
     host: str
@@ -34,14 +34,14 @@ class Trouble:
 
 
 class History:
-    """Interpret the events of one job."""
+    """The interpreted events of one job."""
 
     def __init__(self, seen: Observed) -> None:
         self.seen, self.case = seen, seen.case
 
     @cached_property
     def runs(self) -> dict[tuple[str, str], list[list[Deed]]]:
-        """Return {(host, process): a list of its deeds for each of its starts, in order}."""
+        """Return {(host, process): [entries of the journal from its first start, from its second, ...]}."""
         found: dict[tuple[str, str], dict[tuple[int, int], list[Deed]]] = {}
         for deed in self.seen.deeds:
             found.setdefault((deed.host, deed.process), {}).setdefault((deed.attempt, deed.start), []).append(deed)
@@ -54,7 +54,7 @@ class History:
 
     @cached_property
     def all_ended_well(self) -> bool:
-        """Return whether every program of the user's has run in the last attempt and exited with 0."""
+        """Return whether every user program ran in the last attempt and exited with 0."""
         return all(self.ended_well(*who) for who in self.case.processes)
 
     def ended_well(self, host: str, process: str) -> bool:
@@ -69,21 +69,21 @@ class History:
 
     @cached_property
     def met(self) -> list[Injected]:
-        """Return the faults that a live host of the job has met; the engine does not count those that met nobody.
+        """Return the faults that affected a live host of the job, as the engine counts them.
 
-        A fault that is there from the start affects others, or the host itself once that starts.
+        A fault that exists from the start affects other hosts, or the host itself as soon as it starts.
         """
         last = max(self.seen.gone.values(), default=self.seen.began)
         return [each for each in self.seen.injected if each.fault.kind not in ("late", "hide") or each.at < last]
 
     def held_up(self, since: float, until: float) -> float:
-        """Return for how many seconds at most the machine may have held up the job between two moments."""
+        """Return the maximum seconds by which the machine may have delayed the job between two moments."""
         begin, end = since - AROUND, until + AROUND
         waited = sum(seconds for at, seconds in self.seen.waits if begin < at < end)
         return waited + self.stood_still(since, until) + min(AROUND, self.seen.pressure / 4)
 
     def before(self, one: float, other: float) -> bool:
-        """Return whether `one` was so much earlier that all hosts had to know of it; either may be infinite."""
+        """Return whether `one` was so much earlier that all hosts must have received it; both may be infinite."""
         return one < other - NEAR and (other == inf or one < other - NEAR - self.held_up(one, other))
 
     def stood_still(self, since: float, until: float) -> float:
@@ -93,7 +93,7 @@ class History:
 
     @cached_property
     def starved(self) -> bool:
-        """Return whether something of the job got no CPU for so long that the others may have lost its host."""
+        """Return whether a process of the job got no CPU for so long that other hosts may report its host as lost."""
         longest = row = last = 0.0
         for at, seconds in self.seen.waits:
             goes_on = at - last < seconds + EACH
@@ -103,12 +103,12 @@ class History:
 
     @cached_property
     def stopped_at(self) -> float:
-        """Return when the job was first stopped; infinite if it was not."""
+        """Return when the job was first stopped; infinite if it never was."""
         return min((each.at for each in self.of("stop") if not each.fault.process), default=inf)
 
     @cached_property
     def stopped_first(self) -> set[str]:
-        """Return the hosts that the first SIGTERM reached; they hurry from then on, whatever the job's state."""
+        """Return the hosts that got the first SIGTERM. From then on they end soon in any state of the job."""
         first = [each for each in self.of("stop") if not each.fault.process and each.at == self.stopped_at]
         return {host for each in first for host in self.hosts_of(each)}
 
@@ -118,7 +118,7 @@ class History:
 
     @cached_property
     def impaired(self) -> set[str]:
-        """Return the hosts that could not always reach others and be reached."""
+        """Return the hosts whose connections to others were interrupted at some time."""
         patience = self.case.setting("PEER_TIMEOUT")
         if self.starved:
             return set(self.case.names)
@@ -135,7 +135,7 @@ class History:
         return found | {each.fault.host for each in self.of("pids")}
 
     def _may_be_missed(self, each: Injected, patience: float) -> bool:
-        """Return whether a host was away long enough to be lost; while the job fails, two heartbeats are enough."""
+        """Return whether a host was silent long enough to be lost; while the job fails, two heartbeats are enough."""
         over = inf if each.over is None else each.over
         failures = [trouble.at for trouble in self._of_scripts() if not trouble.symptom]
         failures += [
@@ -147,20 +147,20 @@ class History:
         return over - each.at > limit - self.held_up(each.at, over)
 
     def _keeps_from_meeting(self, each: Injected) -> bool:
-        """Return whether a host is late, or has no name while others look for it (as ssh, in each attempt)."""
+        """Return whether a host starts late, or has no name while others (or ssh, in each attempt) look for it."""
         met = min((deed.at for deed in self.seen.deeds), default=inf)
         again = self.case.mode == "mpi" and self.attempt > 0
         return each.fault.kind == "late" or (each.fault.kind == "hide" and (each.at < met or again))
 
     @cached_property
     def first_end(self) -> float:
-        """Return when the first thing happened that ends the job, or a host first reported its end."""
+        """Return the time of the first event that ends the job, or of the first report of its end by a host."""
         ends = [trouble.at for trouble in self.troubles if not trouble.symptom and trouble.process]
         return min([*ends, self.stopped_at, *self.seen.told.values(), *self.seen.gone.values()], default=inf)
 
     @cached_property
     def whole(self) -> list[str]:
-        """Return the hosts that could reach one another all the time."""
+        """Return the hosts that could always reach one another."""
         return [host for host in self.case.names if host not in self.impaired]
 
     @cached_property
@@ -183,7 +183,7 @@ class History:
                     )  # fmt: skip
 
     def _of_uneven(self, missed: Deed) -> Iterator[Trouble]:
-        """Yield the processes that had ended with 0 when another one failed because of it."""
+        """Yield the processes whose early end with 0 made another process fail."""
         for (host, process), runs in self.runs.items():
             end = runs[-1][-1]
             if _code(end) == 0 and end.attempt == missed.attempt:
@@ -226,7 +226,7 @@ class History:
 
 
 def _code(end: Deed) -> int | None:
-    """Return the exit code that a script has noted last; None if it has noted no end."""
+    """Return the last exit code in a script's journal; None if the journal has no end."""
     match end.what:
         case "exits":
             return int(end.words)

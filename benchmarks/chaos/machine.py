@@ -2,8 +2,8 @@
 
     python machine.py  # a heart: lines UNTIL SECONDS about its gaps, until its stdin ends
 
-A heart beats on every CPU, apart from jobs and from this program. So it notices when another guest of the machine takes
-a CPU, and our own work does not count.
+A heart beats on every CPU, in a process apart from jobs and from this program. So it notices when another guest of the
+machine takes a CPU, and work of this program does not count.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ PRESSURE = Path("/proc/pressure/io")
 
 
 class Heart:
-    """Record when a thread that wants to wake up every BEAT seconds could not, on any CPU."""
+    """A recorder of times when a thread that should wake up every BEAT seconds could not, on any CPU."""
 
     def __init__(self) -> None:
         self.gaps: list[tuple[float, float]] = []  # (until, seconds), of those beyond GAP
@@ -41,7 +41,7 @@ class Heart:
                 self.gaps.append((until, seconds))
 
     def since(self, begin: float) -> tuple[tuple[float, float], ...]:
-        """Return the gaps since then."""
+        """Return the gaps since the given moment."""
         return tuple((until, min(seconds, until - begin)) for until, seconds in list(self.gaps) if until > begin)
 
     def close(self) -> None:
@@ -51,7 +51,7 @@ class Heart:
 
 
 def pressure() -> float:
-    """Return seconds, since the machine's start, in which something had to wait for a disk; 0 if unknown."""
+    """Return the seconds since the machine's start in which a process had to wait for a disk; 0 if unknown."""
     with contextlib.suppress(OSError, IndexError, ValueError):
         return int(PRESSURE.read_text().split("total=")[1].split()[0]) / 1e6
     return 0.0

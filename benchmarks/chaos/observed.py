@@ -1,4 +1,4 @@
-"""Hold what happened in a job, and what was seen of it. Values only, for the oracle; tests make their own."""
+"""Hold the events and observations of a job: values only, for the oracle, or made by tests."""
 
 import re
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ class Deed:
 
 @dataclass(frozen=True, kw_only=True)
 class Injected:
-    """A fault that really happened."""
+    """A fault that happened."""
 
     fault: Fault
     at: float
@@ -32,7 +32,7 @@ class Injected:
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """All that was observed of one job. Times are seconds since 1970."""
+    """All observations of one job. Times are seconds since 1970."""
 
     case: Case
     began: float
@@ -67,7 +67,7 @@ _FAULT = re.compile(
 
 
 def read_journals(folder: Path) -> tuple[Deed, ...]:
-    """Return the deeds of all journals, in order of time."""
+    """Return the entries of all journals, in order of time."""
     found = []
     starts: dict[tuple[str, str, str], int] = {}
     for path in sorted(folder.glob("*.journal"), key=lambda path: path.stem.split(",")[3]):
@@ -83,7 +83,7 @@ def read_journals(folder: Path) -> tuple[Deed, ...]:
 
 
 def read_faults(case: Case, summary: str, began: float) -> tuple[Injected, ...]:
-    """Return the faults in the summary of `entrypoint local`; `began`: when it started its first host."""
+    """Return the faults in the summary of `entrypoint local`. `began`: the start of its first host."""
     found = []
     for text, begin, over, at in _FAULT.findall(summary):
         fault = next((fault for fault in case.faults if fault.text == text), None)

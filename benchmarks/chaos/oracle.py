@@ -1,7 +1,7 @@
-"""Judge a job by the rules, whoever built the launcher: one line for each violation, beginning with the rule's name.
+"""Judge a job by rules for any launcher: return one line for each violation, beginning with the rule's name.
 
-This imports nothing of the launcher, and knows of it what docs/lifecycle.md promises. Every rule reads what happened
-(journals, injected faults), never what was drawn.
+This imports nothing of the launcher; the rules come from docs/lifecycle.md. Every rule reads the actual events
+(journals, injected faults), never the drawn case.
 """
 
 import re
@@ -43,7 +43,7 @@ def rules_of(violations: list[str]) -> set[str]:
 
 
 def bound(history: History) -> Iterator[str]:
-    """Check that every host that can end does, within what the settings add up to."""
+    """Check that every host that can end does so within the sum of the settings' times."""
     for host, gone in history.seen.gone.items():
         since, limit = _limit(history, host)
         limit += _busy(history, since, gone) + _slow(history)
@@ -55,7 +55,7 @@ def bound(history: History) -> Iterator[str]:
 
 
 def _limit(history: History, host: str) -> tuple[float, float]:
-    """Return (from when, seconds) until a host has to be gone."""
+    """Return (start, seconds) of the limit in which a host must end."""
     case, seen = history.case, history.seen
     retries = case.setting("RESTARTS")
     ends = [t.at for t in history.troubles if t.certain and not t.symptom and not (t.chance and retries)]
@@ -86,17 +86,17 @@ def _limit(history: History, host: str) -> tuple[float, float]:
 
 
 def _busy(history: History, since: float, until: float) -> float:
-    """Return the seconds that the machine may have taken between two moments; a wait may repeat."""
+    """Return the seconds by which the machine may have delayed the job between two moments; waits may repeat."""
     return 2 * history.held_up(since, until)
 
 
 def _slow(history: History) -> float:
-    """Return the seconds that a slow processor adds, even if nothing waits for a CPU."""
+    """Return the seconds that a slow processor adds, even if no process waits for a CPU."""
     return COMPUTES * (history.seen.slowness - 1)
 
 
 def goes_on(history: History) -> Iterator[str]:
-    """Check that no script works on after the job has failed, or after its grace in a stop."""
+    """Check that no script continues after the job has failed, or after its grace in a stop."""
     case, seen = history.case, history.seen
     last = {host: max((d.at for d in seen.deeds if d.host == host), default=0.0) for host in case.names}
     for host in case.names:
@@ -113,7 +113,7 @@ def goes_on(history: History) -> Iterator[str]:
 
 
 def hears(history: History) -> Iterator[str]:
-    """Check that SIGTERM to a host reaches every script of every host that could be reached."""
+    """Check that SIGTERM to a host reaches all scripts on all reachable hosts."""
     at, case = history.stopped_at, history.case
     if at > min((t.at for t in history.troubles), default=inf) - NEAR or history.case.names[0] in history.impaired:
         return
@@ -146,7 +146,7 @@ def success(history: History) -> Iterator[str]:
 
 
 def failure(history: History) -> Iterator[str]:
-    """Check that no success is reported as failure: without a reason, every host exits with 0."""
+    """Check that no success is reported as failure: without a fault, every host exits with 0."""
     if history.troubles or history.stopped_at < inf or history.starved:
         return
     for host, exit in sorted(history.seen.exits.items()):
@@ -176,7 +176,7 @@ def stop(history: History) -> Iterator[str]:
 
 
 def agreement(history: History) -> Iterator[str]:
-    """Check that hosts that could reach one another end with the same code and the same text."""
+    """Check that hosts that can reach one another end with the same code and the same text."""
     seen, whole = history.seen, history.whole
     # Followers reach each other only through the coordinator. Until scripts run, some may never have met it: for them
     # it did not appear, while for others it is lost.
@@ -193,7 +193,7 @@ def agreement(history: History) -> Iterator[str]:
 
 
 def cause(history: History) -> Iterator[str]:
-    """Check that the named cause happened, is not the consequence of another one, and has that code."""
+    """Check that the reported cause happened, is not a consequence of another one, and has the reported code."""
     for host in history.whole:
         text, exit = history.seen.failures.get(host), history.seen.exits.get(host, "")
         if not text:
@@ -215,7 +215,7 @@ def cause(history: History) -> Iterator[str]:
 
 
 def _wrong_cause(history: History, host: str, process: str, what: str) -> str:
-    """Return why that is no cause of this job's end; "" if it is one."""
+    """Return why the reported cause is wrong; "" if it is right."""
     named = [t for t in history.troubles if t.host == host and t.process in (process, "*")]
     if not named:
         # A machine that stood still loses hosts.
@@ -252,7 +252,7 @@ def _words(trouble: Trouble) -> str:
 
 
 def retried(history: History) -> Iterator[str]:
-    """Check that, with restarts left, what was killed by a signal is tried again; and that it then counts no more."""
+    """Check that, with restarts left, a death by a signal leads to a restart and is no cause afterwards."""
     spare = history.case.setting("RESTARTS") - history.attempt
     real = [t for t in history.troubles if not t.symptom]
     by_chance = all(t.certain and t.chance for t in real)
@@ -269,7 +269,7 @@ def retried(history: History) -> Iterator[str]:
 
 
 def saved(history: History) -> Iterator[str]:
-    """Check that a script that saves on SIGTERM, and had the time, has saved."""
+    """Check that a script that saves on SIGTERM has saved if it had the time."""
     case = history.case
     full = {e.fault.host for e in history.of("fill", "readonly") if e.fault.process == "model"}
     struck = {(e.fault.host, e.fault.process) for e in history.of("kill", "pause", "freeze") if e.fault.process}
@@ -296,7 +296,7 @@ def saved(history: History) -> Iterator[str]:
 
 
 def left(history: History) -> Iterator[str]:
-    """Check that no process, key, socket, namespace or mount stays."""
+    """Check that no process, key, socket, namespace or mount is left."""
     yield from history.seen.left
 
 
@@ -347,14 +347,14 @@ def _lines_of(history: History, host: str, log: str, printed: dict[tuple[str, st
 
 
 def _is_broken_off(text: str) -> bool:
-    """Return whether its process ended, or raised, in the middle of writing a line."""
+    """Return whether the line is incomplete because its process ended or raised while it wrote."""
     begun = text.partition("Traceback (most")[0]
     whole = re.match(r"chaos (algo-\d+) (rank \d+|\S+) (\d+) (\d+) ", begun)
     return not whole or f"{whole[0]}step {whole[4]} ".ljust(199, ".").startswith(begun)
 
 
 def own_fault(history: History) -> Iterator[str]:
-    """Check that the launcher itself does not break."""
+    """Check that the launcher itself does not fail."""
     if any(history.of("pids")):
         return
     for host, log in history.seen.logs.items():

@@ -1,6 +1,6 @@
 """Inject faults that `entrypoint local` lacks.
 
-Slow look-ups of names, few pids, processes that no signal ends, connections between launchers that end.
+These are slow name look-ups, few pids, unkillable processes, and closed connections between launchers.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ HANG_UP_AGAIN = 0.3  # seconds
 
 @contextlib.contextmanager
 def injected(case: Case, folder: Path, meeting: Path) -> Iterator[list[Injected]]:
-    """Inject the case's faults while its job runs, and leave nothing frozen; yield those that happened, with times."""
+    """Inject the case's faults while its job runs, and unfreeze all at the end; yield faults with their times."""
     done: list[Injected] = []
     over = threading.Event()
     began = time.time()
@@ -55,7 +55,7 @@ def injected(case: Case, folder: Path, meeting: Path) -> Iterator[list[Injected]
 
 
 def _limit(fault: Fault, folder: Path, at: float, over: threading.Event, done: list[Injected]) -> None:
-    """Put a host's processes into a control group that allows hardly any more."""
+    """Put a host's processes into a control group that allows only few more."""
     over.wait(max(0.0, at - time.time()))
     _wait_for_script(folder, f"{fault.host}," if fault.when else "", over)
     while not over.is_set():
@@ -70,7 +70,7 @@ def _limit(fault: Fault, folder: Path, at: float, over: threading.Event, done: l
 
 
 def _freeze(fault: Fault, folder: Path, at: float, over: threading.Event, done: list[Injected]) -> None:
-    """Freeze a script where it stands, like a disk that does not answer: SIGKILL waits, too."""
+    """Freeze a script, like a disk that does not answer. Even SIGKILL has no effect until the end."""
     name = f"{fault.host},{fault.process.replace('/', '=')},"
     _wait_for_script(folder, name, over)
     over.wait(fault.at)
@@ -88,7 +88,7 @@ def _freeze(fault: Fault, folder: Path, at: float, over: threading.Event, done: 
 
 
 def _hang_up(fault: Fault, folder: Path, at: float, over: threading.Event, done: list[Injected]) -> None:
-    """End the connections between a host's launcher and others, like a router that forgets them: both ends see it."""
+    """Close the connections between a host's launcher and others, like a router that forgets them; both ends notice."""
     _wait_for_script(folder, f"{fault.host},", over)
     over.wait(fault.at)
     began, until = 0.0, time.time() + (fault.lasts or 0)
@@ -105,7 +105,7 @@ def _hang_up(fault: Fault, folder: Path, at: float, over: threading.Event, done:
 
 
 def _wait_for_script(folder: Path, name: str, over: threading.Event) -> None:
-    """Wait until there is a journal of that name, or the job is over."""
+    """Wait until a journal of that name exists, or the job is over."""
     while name and not over.is_set() and not any((folder / "meeting").glob(f"{name}*.journal")):
         over.wait(AGAIN)
 
@@ -129,7 +129,7 @@ def _has_open(pid: int, path: str) -> bool:
 
 @contextlib.contextmanager
 def _group(kind: Path) -> Iterator[Path]:
-    """Make a control group of our own; at the end its processes end, or return to the root group."""
+    """Make a control group. At its end the processes end, or return to the root group."""
     group = kind / f"chaos-{os.getpid()}-{uuid.uuid4().hex[:12]}"
     group.mkdir()
     try:

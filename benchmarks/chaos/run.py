@@ -1,4 +1,4 @@
-"""Run a case with `entrypoint local`, in real processes, and return what was Observed."""
+"""Run a case with `entrypoint local` in real processes, and return it as Observed."""
 
 import json
 import os
@@ -28,19 +28,19 @@ WRAPS = {
 
 
 class Interrupted(Exception):
-    """The program received a signal to end."""
+    """This program received SIGTERM or SIGINT."""
 
 
 _told: list[int] = []  # a signal handler may not wait, as for the lock of an Event
 
 
 def end_on(number: int, _: object = None) -> None:
-    """Handle a signal: running jobs end and leave nothing, and `run` raises Interrupted from now on."""
+    """Handle a signal: end running jobs without leftovers, and make `run` raise Interrupted from now on."""
     _told.append(number)
 
 
 def run(case: Case, heart: Heart) -> Observed:
-    """Run the case; nothing of it stays, not even on Interrupted."""
+    """Run the case; leave nothing, even on Interrupted."""
     if _told:
         raise Interrupted
     # Not in /tmp, of which the hosts of an engine have their own.
@@ -92,7 +92,7 @@ def _run(case: Case, heart: Heart, folder: Path) -> Observed:
 
 
 def command(case: Case, folder: Path, meeting: Path) -> list[str]:
-    """Return the command as a person would type it."""
+    """Return the command line."""
     mode, _, workers = case.mode.partition(" ")
     program = "train.sh" if case.wrap else SCRIPT.name
     words = ["local", str(folder / "code" / program), "--hosts", str(case.hosts), "--mode", mode]
@@ -108,7 +108,7 @@ def command(case: Case, folder: Path, meeting: Path) -> list[str]:
 
 
 def environment(case: Case) -> dict[str, str]:
-    """Return our environment, without the variables of hosts; with stand-ins for TensorFlow and jax where needed."""
+    """Return this process's environment without variables of hosts, with stand-ins for TensorFlow and jax if needed."""
     # Without files of bytecode every process compiles our modules again: half of a job's CPU time.
     foreign = ("ENTRYPOINT_", "SM_", "CHAOS_", "PYTHONDONTWRITEBYTECODE")
     own = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}

@@ -1,6 +1,6 @@
-"""Run as the program of the jobs that benchmarks/chaos draws, and write a journal that the launcher never sees.
+"""Act as the program of jobs from benchmarks/chaos, and write a journal that the launcher never reads.
 
-CHAOS_FOLDER has `scripts.json`, what each process is to do, and gets a journal for each process and attempt: lines
+CHAOS_FOLDER has `scripts.json`, the actions of each process, and receives a journal of each process and attempt: lines
 `TIME WHAT WORDS`. The program prints numbered lines, `HOST PROCESS ATTEMPT NUMBER`.
 """
 
@@ -66,7 +66,7 @@ def work(seconds):
 
 
 def take_part():
-    """Fail as collectives do if the process that this one needs has ended by itself."""
+    """Fail like a collective if the process that this one needs has ended by itself."""
     host, _, process = script["needs"].partition(" ")
     begin = f"{host},{process.replace('/', '=')},{ATTEMPT},"
     for entry in [entry for entry in os.scandir(FOLDER) if entry.name.startswith(begin)]:
@@ -82,7 +82,7 @@ def take_part():
 
 
 def break_pool():
-    """Raise BrokenProcessPool, like a program whose child the kernel kills for memory."""
+    """Raise BrokenProcessPool, like a program with a child that the kernel killed for memory."""
     from concurrent.futures import ProcessPoolExecutor
 
     with ProcessPoolExecutor(1) as pool:
@@ -95,7 +95,7 @@ def kill_self():
 
 
 def forge():
-    """Send a launcher's report that blames another host, with the token that the environment has."""
+    """Send a launcher's report that blames another host, with the token from the environment."""
     cause = {"host": script["blames"], "process": "", "what": "exit code 42", "error": "forged", "code": 42}
     cause |= {"details": "", "confidence": "high", "restartable": False, "exit": None}
     report = {"protocol": script["protocol"], "host": HOST, "cause": cause, "done": True}

@@ -94,12 +94,12 @@ def one_round(hosts: int, number: int, steady: float) -> dict[str, float]:
 
 
 def used(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> float:
-    """Return seconds of processor time."""
+    """Return the used seconds of processor time."""
     return float(sum(b["cpu"] - a["cpu"] for a, b in zip(before, after, strict=True)))
 
 
 def plans(base: Path, names: list[str]) -> dict[str, float]:
-    """Return the seconds that the plan of each kind takes, and the digest of it that hosts compare."""
+    """Return the seconds for each kind of plan, and for the digest that hosts compare."""
     config = base / "input" / "config"
     config.mkdir(parents=True)
     resources = {"current_host": names[0], "hosts": names, "network_interface_name": "lo"}
@@ -138,7 +138,7 @@ def names_of(where: "Worker", names: list[str]) -> list[str]:
 
 
 class Worker:
-    """A process that runs some hosts; it is asked and answers by lines of JSON."""
+    """A process that runs some hosts, with requests and answers as lines of JSON."""
 
     def __init__(self, process: "subprocess.Popen[str]", log: Path, first: int, count: int) -> None:
         self._process, self._log, self.first, self.count = process, log, first, count
@@ -154,7 +154,7 @@ class Worker:
         return self.wait_for(answer)
 
     def wait_for(self, what: str) -> dict[str, Any]:
-        """Return what the process says of `what`; raise SystemExit if it says nothing of it in time."""
+        """Wait for a report of `what` from the process and return it; raise SystemExit after the time limit."""
         assert self._process.stdout
         too_late = threading.Timer(LIMIT, self._process.kill)  # which ends the line that is waited for
         too_late.start()

@@ -1,4 +1,4 @@
-"""Run some hosts of the job in one process, which `__main__.py` starts and drives by lines of JSON.
+"""Run some hosts of the job in one process, which `__main__.py` starts and controls by lines of JSON.
 
 `--real`: one host, and all of it is the launcher's: policy, loop, sockets, processes, signals. Otherwise each host is a
 thread that runs the same Supervisor. Stand-ins replace what a process can have only once, or one machine cannot hold
@@ -162,12 +162,12 @@ class Watched(Supervisor):
 
 
 def refuse(spec: ProcessSpec, env: Mapping[str, str], log: Log) -> NoReturn:
-    """Take the place of `fork`, for commands that are no program of the launcher's."""
+    """Replace `fork` for commands outside of the launcher."""
     raise OSError(f"{spec.name} is no program of the launcher's")
 
 
 class Childless(ThisHost):
-    """What a host among others in a process has of its own: no signal handlers, no children."""
+    """Stand-ins for signal handlers and children of one of several hosts in a process."""
 
     def start_threads(self) -> None:
         pass
@@ -187,7 +187,7 @@ class Childless(ThisHost):
 
 
 class StandIn(Watched):
-    """A host among others in a process."""
+    """One of several hosts in a process."""
 
     own = Childless
 
@@ -195,7 +195,7 @@ class StandIn(Watched):
         return Inbox()
 
     def fail(self) -> None:
-        """Make its script raise."""
+        """Make the script of the host raise."""
         name = next(spec.name for spec in self.facts.own.specs.values() if spec.duty is Duty.SCRIPT)
         for end in self.host.log.open_pipes(name):
             with contextlib.suppress(OSError):
@@ -206,7 +206,7 @@ class StandIn(Watched):
 
 
 def _ended(name: str, exit: Exit) -> RankEnded:
-    """Return the end of a child as that of a rank, which is no child of the launcher either."""
+    """Return the end of a simulated child as that of a rank, since ranks are no children of the launcher either."""
     return RankEnded(name=name, exit=exit, let_go=lambda: None)
 
 
@@ -220,7 +220,7 @@ def environment_of(hosts: int, network: str) -> dict[str, str]:
 
 
 def trivial(plan: Plan) -> Plan:
-    """Return the plan with commands that do nothing, and with no process that listens."""
+    """Return the plan with commands that do nothing, and without listening processes."""
     does = {Duty.STEP: ("true",), Duty.SCRIPT: ("sleep", "3600")}
     rows = [replace(spec, argv=does[spec.duty], ports=(), stdin="", cwd=None, program=None) for spec in plan.processes]
     return replace(plan, processes=tuple(rows))

@@ -1,1 +1,1 @@
-"""Measure each millisecond of a job's start and end by the kernel's own times, and the floors below them."""
+"""Measure each millisecond of a job's start and end by kernel times, and the least possible times."""

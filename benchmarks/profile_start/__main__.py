@@ -78,7 +78,7 @@ def measured(case: str, side: str, hosts: list[Host]) -> dict[str, Any]:
 
 
 def seen(name: str, side: str, images: dict[str, str]) -> list[Host]:
-    """Run a job until the kernel's reports show it, at most TRIES times."""
+    """Run a job until the kernel's reports contain it, at most TRIES times."""
     for left in reversed(range(TRIES)):
         try:
             return run(name, side, images)
@@ -90,7 +90,7 @@ def seen(name: str, side: str, images: dict[str, str]) -> list[Host]:
 
 
 def run(name: str, side: str, images: dict[str, str]) -> list[Host]:
-    """Run one job, and return its hosts, as the kernel has reported them."""
+    """Run one job, and return its hosts as reported by the kernel."""
     ours, floor, by_hand = CASES[name]
     job = Job(floor, by_hand, {**images, by_hand: images[TOOLKIT]}) if side == "floor" else Job(ours, OURS, images)
     job.usage.is_sampled = False  # it would take processor time

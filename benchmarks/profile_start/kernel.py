@@ -1,4 +1,4 @@
-"""Record exec and exit of every process of this machine, with the kernel's own times; needs root.
+"""Record exec and exit of every process on this machine with the kernel's times; needs root.
 
 Linux reports them over the process connector (netlink), so that nothing is added to what is measured: no tracer, no
 marks in the launcher, no change of the image. Times are nanoseconds of CLOCK_MONOTONIC, which containers share.
@@ -25,7 +25,7 @@ HEAD = 36  # bytes: of netlink's message and of the connector's
 class Execution:
     """One program that a process ran: from its exec to the next one of the same process, or to its end.
 
-    A fork that gives itself a name begins a program, too, whose only word is that name.
+    A fork that sets its own name counts as a new program, whose only word is that name.
     """
 
     pid: int
@@ -35,7 +35,7 @@ class Execution:
 
 @dataclass
 class Seen:
-    """What was seen of one process."""
+    """The recorded programs of one process."""
 
     pid: int
     parent: int
@@ -44,11 +44,11 @@ class Seen:
 
 
 class Unseen(SystemExit):
-    """A job whose processes the kernel's reports do not show: it has no figures. A busy machine causes it."""
+    """The kernel's reports lack processes of the job, for example on a busy machine, so it has no figures."""
 
 
 class Kernel:
-    """Listen from `with` on; `seen` grows meanwhile."""
+    """A listener during the `with` block; `seen` grows meanwhile."""
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []
@@ -68,7 +68,7 @@ class Kernel:
         self._socket.close()
 
     def below(self, pid: int) -> list[Seen]:
-        """Return the newest process of this number and its descendants, in the order of their beginning."""
+        """Return the newest process with this pid and its descendants, in the order of their starts."""
         if self.is_deaf:
             raise Unseen("the kernel had more to tell than we could hear")
         top = next((seen for seen in reversed(self.seen) if seen.pid == pid), None)
@@ -104,7 +104,7 @@ class Kernel:
 
 
 def _argv(pid: int) -> tuple[str, ...]:
-    """Return the command line that the process has now; () if it has ended meanwhile."""
+    """Return the present command line of the process; () if it has ended."""
     try:
         text = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

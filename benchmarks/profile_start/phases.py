@@ -1,8 +1,7 @@
-"""Divide a job's start and end into phases, by what the kernel saw of its processes. Pure.
+"""Divide a job's start and end into phases, by the kernel's records of its processes. Pure.
 
-Work that several hosts do at a time, or one host beside other work, counts with what it adds: a phase begins when all
-phases before it are over on every host, and lasts until the last host has done it. It takes no time if that was
-earlier.
+Parallel work, on several hosts or within one, counts only with the time that it adds: a phase begins when all earlier
+phases are over on every host, and lasts until the last host has ended it. It takes no time if that happened before.
 """
 
 from collections.abc import Iterable
@@ -15,14 +14,14 @@ Phase = tuple[str, float]
 
 @dataclass(frozen=True)
 class Host:
-    """One container: its processes, PID 1 first, and when its scripts came to their first lines."""
+    """One container: its processes, PID 1 first, and the times of its scripts' first lines."""
 
     processes: list[Seen]
     first_lines: list[int]
 
     @property
     def began(self) -> int:
-        """Return the exec of the container's first program; what runc did before is the engine's."""
+        """Return the time of exec of the container's first program. Earlier work of runc belongs to the engine."""
         return next(run.began for run in self.processes[0].executions if "runc" not in "".join(run.argv[:1]))
 
     @property
@@ -31,7 +30,7 @@ class Host:
 
 
 def start(hosts: list[Host], marks: Iterable[tuple[str, str, str]]) -> list[Phase]:
-    """Return (what, seconds) from the last container's first program to the last script's first line.
+    """Return (phase, seconds) from the last container's first program to the last script's first line.
 
     Each mark is (name of the phase that it ends, word of a command line, "exec", "first exec" of each host, or "exit").
     """
@@ -41,14 +40,14 @@ def start(hosts: list[Host], marks: Iterable[tuple[str, str, str]]) -> list[Phas
 
 
 def end(hosts: list[Host], script: str, marks: Iterable[tuple[str, str, str]]) -> list[Phase]:
-    """Return (what, seconds) from the last script's end to that of the last container's first program."""
+    """Return (phase, seconds) from the last script's end to that of the last container's first program."""
     until = max(at for host in hosts for at in _times(host, script, "exit"))
     found, until = _reached(hosts, until, marks)
     return [*found, ("to the end of PID 1", (max(host.ended for host in hosts) - until) / 1e9)]
 
 
 def _reached(hosts: list[Host], until: int, marks: Iterable[tuple[str, str, str]]) -> tuple[list[Phase], int]:
-    """Return the phases from a moment on that the marks end, and when the last of them was over."""
+    """Return the phases after a moment, each ended by a mark, and the end of the last one."""
     found = []
     for name, word, what in marks:
         reached = max([until, *(at for host in hosts for at in _times(host, word, what))])

@@ -13,7 +13,7 @@ class Aim:
 
     @property
     def limit(self) -> float:
-        """Return the ratio beyond which noise explains nothing: half of the aim's distance to 1."""
+        """Return the ratio beyond which noise is no explanation: half of the aim's distance to 1."""
         return 1 - (1 - self.ratio) / 2
 
 
@@ -34,6 +34,6 @@ AIMS = (
 
 
 def aim(case: str, measure: str) -> Aim | None:
-    """Return the first aim that holds for the case."""
+    """Return the first aim that applies to the case."""
     of_measure = (each for each in AIMS if each.measure == measure)
     return next((each for each in of_measure if any(fnmatchcase(case, pattern) for pattern in each.cases)), None)

@@ -1,4 +1,4 @@
-"""List the cases. A case is one job; its event is the fault or stop that happens to it."""
+"""List the cases. A case is one job and its event: a fault or a stop."""
 
 import itertools
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ HANG_SETTINGS = {"ENTRYPOINT_HANG_AFTER": str(HANG_AFTER_S), "ENTRYPOINT_HANG_AC
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Describe one job and its event.
+    """One job and its event.
 
     `event`: "" is none; `raise` and `hang` happen in the script; `kill`, `cut` and `install` (it fails) on
     `host`; `stop` is SIGTERM to all hosts; `isolated` and `silent` last from the start on.
@@ -63,7 +63,7 @@ class Case:
 
     @property
     def processes(self) -> int:
-        """Return the number of scripts that write marks: if workers are servers, the chief's alone."""
+        """Return the number of scripts that write marks; with worker servers, only the chief does."""
         return 1 if WORKERS_SERVE in self.arguments else self.hosts * self.ranks
 
     def runs_on(self, side: str) -> bool:
@@ -87,7 +87,7 @@ class Case:
         return {"sagemaker_program": f'"{self.program}"', **MODES[self.mode], **mpi, **dict(self.arguments)}
 
     def settings(self, side: str) -> dict[str, str]:
-        """Return the environment variables that set our launcher on this side."""
+        """Return the environment variables that configure our launcher on this side."""
         if side == UNWATCHED:
             return {"ENTRYPOINT_MONITOR": "false"}
         return HANG_SETTINGS if side == OURS and self.group == HANG else {}

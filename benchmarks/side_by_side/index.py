@@ -1,6 +1,6 @@
 """Serve real wheels as a package index of this machine, as PyPI does: with hashes, metadata and headers for caches.
 
-programs/needs.txt lists them: first those that a requirements.txt names, then what these bring. Each is there in one
+programs/needs.txt lists them: first those that a requirements.txt names, then their dependencies. Each is there in one
 version, the newest that fits the image of line 2.14, so that both sides install the same ones and nothing else changes.
 """
 
@@ -21,7 +21,7 @@ NAMED = {1: 1, 10: 4, 110: 18}  # packages in all, and how many of them, the fir
 
 
 def requirements(count: int) -> str:
-    """Return a requirements.txt that brings `count` packages."""
+    """Return a requirements.txt that installs `count` packages."""
     return "".join(f"{need}\n" for need in NEEDS[: NAMED[count]])
 
 
@@ -74,7 +74,7 @@ def publish(wheel: Path, simple: Path) -> None:
 
 @functools.cache
 def silent() -> tuple[socket.socket, ...]:
-    """Return a socket that takes no more connections, whose packets the kernel drops, and those that fill its queue."""
+    """Return a socket whose full queue makes the kernel drop packets, and the connections that fill it."""
     server = socket.create_server(("", 0), backlog=0)
     waiting = [socket.socket() for _ in range(2)]
     for each in waiting:

@@ -1,4 +1,4 @@
-"""Run a job on one side: a container for each host, with what SageMaker would mount, on a network of the job's own."""
+"""Run a job on one side: a container for each host, with SageMaker's mounts, on a separate network."""
 
 import contextlib
 import functools
@@ -30,7 +30,7 @@ WARM_POOL = "/opt/ml/sagemaker/warmpoolcache"
 
 @dataclass(frozen=True)
 class Mark:
-    """A line that a process of the script wrote: its host, the process, what, and when (or how much)."""
+    """A line that a process of the script wrote: host, process, name, and time (or amount)."""
 
     host: str
     process: str
@@ -40,7 +40,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a host ended. `finished` and `exit_code` are None if it was still there when the job was cut."""
+    """The end of a host. `finished` and `exit_code` are None if it still ran when the job was cut."""
 
     host: str
     started: float
@@ -50,7 +50,7 @@ class Ending:
 
 
 class Job:
-    """The hosts of one job; `with` it, they are created, and removed in the end."""
+    """The hosts of one job; a `with` block creates and removes them."""
 
     def __init__(self, case: Case, side: str, images: Mapping[str, str]) -> None:
         self.case, self._side, self._image, self._ours = case, side, images[side], images[OURS]
@@ -145,7 +145,7 @@ class Job:
         return [*host, *(word for pair in settings.items() for word in ("--env", "=".join(pair)))]
 
     def _of_index(self) -> dict[str, str]:
-        """Return what SageMaker and the user set for the install."""
+        """Return the settings of SageMaker and the user for the install."""
         port = index.silent()[0].getsockname()[1] if self.case.event == SILENT else index.port()
         found = {"PIP_INDEX_URL": f"http://{INDEX}:{port}/simple/", "PIP_TRUSTED_HOST": INDEX}
         if self.case.cached:
@@ -155,7 +155,7 @@ class Job:
         return found
 
     def _command(self, host: str) -> list[str]:
-        """Return what SageMaker starts, or what a user starts by hand."""
+        """Return the command that SageMaker starts, or that a user starts by hand."""
         if self._side in BY_HAND:
             return peers.by_hand(self.case, self._side, self.hosts, host)
         if self._asked:
@@ -169,12 +169,12 @@ class Job:
         docker("start", *map(self._name, self.hosts))
 
     def tell(self, word: str, *hosts: str) -> None:
-        """Create a file of this name on the hosts; their programs look for it."""
+        """Create a file of this name on the hosts, for which their programs wait."""
         for host in hosts or self.hosts:
             (self._bench(host) / word).touch()
 
     def kill(self, host: str) -> float:
-        """Kill the host at once; return when."""
+        """Kill the host at once; return the time."""
         at = time.time()
         docker("kill", self._name(host))
         return at
@@ -188,7 +188,7 @@ class Job:
         return time.time()
 
     def terminate(self) -> float:
-        """Send SIGTERM to every host; return when."""
+        """Send SIGTERM to every host; return the time."""
         at = time.time()
         docker("kill", "--signal", "TERM", *map(self._name, self.hosts))
         return at
@@ -221,7 +221,7 @@ class Job:
         return True
 
     def pids(self) -> list[int]:
-        """Return the process of each host's container, of those that run."""
+        """Return the process of each running container."""
         return [int(pid) for pid in docker("inspect", "-f", "{{.State.Pid}}", *map(self._name, self.hosts)).split()]
 
     def _running(self) -> list[str]:
@@ -229,7 +229,7 @@ class Job:
         return [host for host, running in zip(self.hosts, shown, strict=True) if running == "true"]
 
     def drain(self, within: float) -> None:
-        """Wait until nothing more comes to the engine's log."""
+        """Wait until the engine's log no longer grows."""
         paths = docker("inspect", "-f", "{{.LogPath}}", *map(self._name, self.hosts)).split()
         sizes: list[int] = []
         deadline, since = time.monotonic() + within, time.monotonic()
@@ -240,7 +240,7 @@ class Job:
             time.sleep(POLL_S)
 
     def wait(self, within: float) -> bool:
-        """Wait until all hosts are gone; False if they are not by then."""
+        """Wait until all hosts are gone; return False after the time limit."""
         waiting = subprocess.Popen(
             ["docker", "wait", *map(self._name, self.hosts)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         )
@@ -277,7 +277,7 @@ class Job:
 
 @functools.cache
 def _clicks() -> "tempfile.TemporaryDirectory[str]":
-    """Return a folder with invented rows for DeepFM, once for all jobs."""
+    """Return a folder with invented rows for DeepFM, made once for all jobs."""
     folder = tempfile.TemporaryDirectory(prefix="side-material-")
     command = [sys.executable, f"{DEEPFM}/make_rows.py", "--rows", "4000", "--shards", "2", "--output", folder.name]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
@@ -285,7 +285,7 @@ def _clicks() -> "tempfile.TemporaryDirectory[str]":
 
 
 def put_deepfm(code: Path, data: Path) -> None:
-    """Fill both folders. The code includes all that it imports, so that no side has to install anything."""
+    """Fill the folders of code and rows. The code includes its imports, so that no side has to install packages."""
     for module in DEEPFM.glob("*.py"):
         shutil.copy(module, code)
     shutil.copytree(ROOT / "sagemaker_tf_data", code / "sagemaker_tf_data", ignore=shutil.ignore_patterns("__py*"))

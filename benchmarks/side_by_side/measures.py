@@ -1,4 +1,4 @@
-"""Compute what a job did, from the marks of its script and the ends of its hosts. Pure."""
+"""Compute the measures of a job from the marks of its script and the ends of its hosts. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ def measures(
     peak_bytes: int,
     left_at: float | None = None,  # when the last process of the scripts was gone, in real jobs
 ) -> dict[str, float]:
-    """Return only what could be measured. A job that was cut has no end."""
+    """Return the available measures. A job that was cut has no end."""
     by_name: dict[str, list[float]] = {}
     for mark in marks:
         by_name.setdefault(mark.what, []).append(mark.value)
@@ -86,7 +86,7 @@ def _of_hang(by_name: dict[str, list[float]], endings: list[Ending], over: float
 
 
 def ended_well(case: Case, marks: Iterable[Mark], endings: list[Ending], killed: str | None) -> bool:
-    """Return whether all hosts ended as the job did: 0 after a success, else not 0; all saved after SIGTERM."""
+    """Return whether all hosts ended rightly: with 0 after a success, else not with 0; after SIGTERM, with a save."""
     codes = [ending.exit_code for ending in endings if ending.host != killed]
     if None in codes:
         return False
@@ -123,7 +123,7 @@ def log_measures(logs: Mapping[str, str], wanted: int, began: float) -> dict[str
 
 
 def label(text: str) -> tuple[str, str] | None:
-    """Return the host ("": none) and the rank ("-": the script is none) that a label names. None: there is no label."""
+    """Return the host ("": none) and the rank ("-": no rank) of a label; None without a label."""
     if found := TOOLKIT_LABEL.search(text):
         return found["host"], found["rank"]
     if found := DRIVERS_LABEL.search(text) or GLOO_LABEL.search(text):

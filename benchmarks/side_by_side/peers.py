@@ -1,4 +1,4 @@
-"""Provide what the peers need: their images, and what SageMaker or a user starts in their containers.
+"""Provide images of the peers, and the commands that SageMaker or a user starts in their containers.
 
 The toolkit's image is built on ours. SDK 3's drivers come from a request that its ModelTrainer really makes: the SDK
 runs in .venv-sdk-v3, in one process for all cases, where tests/sdk/drivers/submit_calls.py answers for AWS. By hand, a
@@ -30,7 +30,7 @@ BUILD_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https
 
 
 def build_toolkit(ours: str) -> str:
-    """Build the peer image and return its name. Seconds if docker still has its layers, else well under a minute."""
+    """Build the peer image and return its name. This takes seconds with cached layers, else less than a minute."""
     docker("image", "inspect", "-f", "{{.Id}}", ours)  # raises if it is missing
     with tempfile.TemporaryDirectory(prefix="toolkit-") as context:
         shutil.copy(DOCKERFILE, context)
@@ -100,7 +100,7 @@ def asked() -> dict[str, Asked]:
 
 
 def call(case: Case) -> str:
-    """Return the code that a user would write, with all ranks in the SDK's -np, which --map-by places on the hosts."""
+    """Return the code that a user would write: the SDK's -np has all ranks, and --map-by places them on hosts."""
     how = ""
     if case.mode == "mpi":
         dealt = ["--map-by", f"ppr:{case.ranks}:node"]
@@ -151,10 +151,10 @@ OTHERS = "/usr/sbin/sshd -D; exit $(cat /run/ended || echo 1)"
 
 
 def by_hand(case: Case, side: str, hosts: Sequence[str], host: str) -> list[str]:
-    """Return what `docker run` starts on this host; the hyperparameters are the script's arguments.
+    """Return the command of `docker run` on this host; the hyperparameters are the script's arguments.
 
-    With mpirun and horovodrun the first host waits for the others' sshd and starts the ranks. When these have ended, it
-    ends the others over ssh. If it dies before, the others stay.
+    With mpirun and horovodrun the first host waits for the others' sshd and starts the ranks. After the ranks' end, it
+    ends the others over ssh. If it dies before, the others keep running.
     """
     options = [word for name, value in case.arguments for word in (f"--{name}", value)]
     if side == PLAIN:
@@ -169,7 +169,7 @@ def by_hand(case: Case, side: str, hosts: Sequence[str], host: str) -> list[str]
 
 
 def _tf_config(case: Case, hosts: Sequence[str], host: str) -> list[str]:
-    """Return the words that set TF_CONFIG; none if the script needs none."""
+    """Return the words of the command that set TF_CONFIG; none if the script needs none."""
     if case.mode != "mwms":
         return []
     cluster = {"worker": [f"{each}:{PORT}" for each in hosts]}

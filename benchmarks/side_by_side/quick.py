@@ -1,4 +1,4 @@
-"""Decide what `--quick` runs, and what it calls a failure: only what cannot be noise. Pure."""
+"""Select the runs of `--quick`, and its failures: only those that cannot be noise. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -32,7 +32,7 @@ def is_due(case: Case, number: int, runs: Iterable[Run]) -> bool:
 
 
 def complaints(runs: Iterable[Run]) -> list[str]:
-    """Return a line for each run of ours that hung or ended wrongly, and for each ratio that noise does not explain."""
+    """Return a line for each run of our launcher that hung or failed, and for each ratio too large for noise."""
     runs = list(runs)
     found: list[str] = []
     for run in runs:
@@ -46,7 +46,7 @@ def complaints(runs: Iterable[Run]) -> list[str]:
 def too_slow(runs: Iterable[Run]) -> dict[str, list[str]]:
     """Return, by case, a line for each ratio beyond half the aim's distance to 1.
 
-    The best run of each side counts: other work of the machine adds time and takes none away.
+    The best run of each side counts, since other work of the machine only adds time.
     """
     figures: dict[tuple[str, str], dict[str, list[float]]] = {}  # by case and measure, and by side
     for run in runs:

@@ -25,12 +25,12 @@ def waits(case: Case) -> bool:
 
 
 def waits_in_its_tail(case: Case) -> bool:
-    """Return whether peers wait long at the end of the case, as the toolkit does after a success of mpirun, too."""
+    """Return whether peers wait long at the end of the case, as the toolkit does even after a success of mpirun."""
     return waits(case) or (case.group == START and case.mode == "mpi" and case.hosts > 1)
 
 
 def one_round(due: Iterable[tuple[Case, str]], do: Do, waits: Callable[[Case], bool] = waits) -> Iterator[Run]:
-    """Yield the results of a round. `due`: what is to run, and on which side, in order."""
+    """Yield the results of a round. `due`: cases and sides to run, in order."""
     due = list(due)
     for case, side in due:
         if not waits(case):
@@ -46,7 +46,7 @@ def one_round(due: Iterable[tuple[Case, str]], do: Do, waits: Callable[[Case], b
 
 
 def together(due: list[tuple[Case, str]], do: Do) -> Iterator[Run]:
-    """Run side by side, each begun when the event of the one before has happened (or it has ended without)."""
+    """Run jobs side by side. Each starts after the event or the end of the one before."""
     with ThreadPoolExecutor(TOGETHER) as pool:
         try:
             running = []

@@ -1,4 +1,4 @@
-"""Run a case once on one side, from the first container to the figures."""
+"""Run a case once on one side, from the first container to its figures."""
 
 import contextlib
 import dataclasses
@@ -21,8 +21,8 @@ SETTLE_S = 1.0  # between the last process's first mark and the case's event
 class Scripts(Kernel):
     """Watch all processes of this machine that run a program of this name, while `with` lasts. Takes root.
 
-    The kernel says when they end: later than their last line, by what TensorFlow takes to exit. This is for jobs whose
-    ranks all end by themselves.
+    The kernel reports their ends, which are later than their last lines by the exit time of TensorFlow. This is for
+    jobs whose ranks all end by themselves.
     """
 
     def __init__(self, program: str) -> None:
@@ -30,7 +30,7 @@ class Scripts(Kernel):
         self._program = program.encode()
 
     def ended_at(self) -> float | None:
-        """Return when all of them were gone, as `time.time()` counts; None if unknown."""
+        """Return the `time.time()` at which all of them were gone; None if unknown."""
         ends = [
             seen.ended
             for seen in self.seen
@@ -43,7 +43,7 @@ class Scripts(Kernel):
 
 
 def run_packages(case: Case, side: str, images: Mapping[str, str]) -> dict[str, Any]:
-    """Run a job that installs packages, after the same one without them; `install_...` is what the first takes more."""
+    """Run a job without packages, then with packages; `install_...` are the additional times of the second."""
     bare = run(dataclasses.replace(case, packages=0, cached=False), side, images)
     if case.cached and not list(Path(index.cache(case.name, side).name).iterdir()):
         run(case, side, images)
@@ -61,7 +61,7 @@ def run(
     images: Mapping[str, str],
     at_work: threading.Event | None = None,
 ) -> dict[str, Any]:
-    """Run it. `at_work` is set when the case's event has happened, or its script has ended."""
+    """Run the case. Set `at_work` after the case's event, or the end of its script."""
     with contextlib.ExitStack() as stack:
         job = stack.enter_context(Job(case, side, images))
         watched = case.group == REAL and case.mode == "mpi"
@@ -108,7 +108,7 @@ def run(
 
 
 def befall(job: Job, case: Case) -> float | None:
-    """Cause the case's event; return when it happened, or None if the script will mark it itself."""
+    """Cause the case's event; return its time, or None if the script marks it."""
     host = job.hosts[case.host]
     match case.event:
         case "raise":

@@ -1,4 +1,4 @@
-"""Measure what the launcher takes: memory and CPU of the containers' processes other than the user's script.
+"""Measure memory and CPU time of the launcher: those of all processes in the containers except the user's script.
 
 Both sides are measured alike, from outside. All containers of a job are in one control group, made for it.
 CPU: what the kernel counted for that group from its first process to its last, less what the scripts counted for
@@ -19,7 +19,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Usage:
-    """A control group for a job. `parent` is for `docker create --cgroup-parent`. Takes root."""
+    """A control group for a job. `parent` is for `docker create --cgroup-parent`. Needs root."""
 
     def __init__(self, name: str, program: str) -> None:
         self.parent = f"/{name}"
@@ -42,7 +42,7 @@ class Usage:
                 folder.rmdir()
 
     def cpu_s(self) -> float:
-        """Return CPU seconds of all processes of the job so far, those that have ended included."""
+        """Return the CPU seconds of all processes of the job so far, including ended ones."""
         if (usage := self._folder("cpuacct") / "cpuacct.usage").exists():
             return int(usage.read_text()) / 1e9
         return _fields(self._folder("cpu") / "cpu.stat")["usage_usec"] / 1e6

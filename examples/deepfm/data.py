@@ -26,7 +26,7 @@ INFERENCE = ("inference", "infer", "predict")
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of one channel: those in its files (File and FastFile mode), or those that come through its pipe.
+    """The rows of one channel: those in its files (File and FastFile mode) or those from its pipe.
 
     `channel` may stand for several: with channels training-1 and training-2 and two ranks on each host, "training" is
     a channel for each of them.
@@ -55,10 +55,10 @@ class Rows:
 
 
 def split():
-    """Return (rows to train on, rows to evaluate on); none of them is in both.
+    """Return (rows to train on, rows to evaluate on), without a common row.
 
     With an evaluation channel that is its rows. Without one the last training file, by name, is kept aside: every host
-    sorts the same names and so leaves out the same file, without a word between them.
+    sorts the same names and so leaves out the same file, without communication.
     """
     training = channel("training", "train")
     if training is None:
@@ -93,7 +93,7 @@ def for_evaluation():
 
 
 def for_inference():
-    """Return the rows whose clicks are to be foretold; they need no labels."""
+    """Return the rows to predict clicks for; they need no labels."""
     rows = channel(*INFERENCE, *EVALUATION)
     if rows is None:
         raise SystemExit("deepfm: no rows to infer: give the job a channel named 'inference'")
@@ -126,7 +126,7 @@ def count(rows):
 
 
 def check(rows, sizes):
-    """Raise SystemExit if the first row of this host's files has another number of fields; pipes are not looked at."""
+    """Raise SystemExit if the first row of this host's files has another number of fields. Pipes are not checked."""
     if rows.pipe:
         return
     for record in tf.data.TFRecordDataset(rows.files()[:1]).take(1):
@@ -152,8 +152,8 @@ def unlabelled_batches(rows, path=None, batch_size=1000, sizes=CLICKS):
 def shuffled_batches(rows, batch_size, passes=1, shuffle_rows=20_000, sizes=CLICKS):
     """Return this process's part of the rows for training, in a new random order at each pass. None: without end.
 
-    Which part is the library's to know: what other processes read, and whether each host has all files. It is cut off
-    before rows are shuffled or parsed.
+    The library selects the part, by the other processes and by whether each host has all files. It does so before rows
+    are shuffled or parsed.
     """
     part = shard(rows.records(), rows.channel)
     return _parsed(part.shuffle(shuffle_rows).repeat(passes).batch(batch_size), sizes)

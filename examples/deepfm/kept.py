@@ -1,6 +1,6 @@
-"""Keep what another job needs: checkpoints from which a training resumes, and models that answer requests.
+"""Save files for later jobs: checkpoints from which a training resumes, and models that answer requests.
 
-Both say which sizes they are of: a checkpoint in a variable of its own, a SavedModel in `assets.extra`, TensorFlow
+Both contain the sizes of the model: a checkpoint in a variable of its own, a SavedModel in `assets.extra`, TensorFlow
 Serving's place for what it does not read.
 """
 
@@ -32,9 +32,9 @@ def say(text):
 
 
 class Progress:
-    """Hold how far training is, also on disk: weights, the optimizer's memory, the steps and epochs that are over.
+    """The progress of training, in memory and on disk: weights, the optimizer's state, completed steps and epochs.
 
-    Begins where the last checkpoint ended, if there is one; SystemExit if that is of other sizes or another optimizer.
+    It begins at the last checkpoint, if any. It raises SystemExit if that is of other sizes or another optimizer.
     """
 
     def __init__(self, model, args):
@@ -72,7 +72,7 @@ class Progress:
             yield epoch
 
     def reached(self, epoch, loss, rows_per_step):
-        """Make a checkpoint after an epoch. `rows_per_step`: of all processes that take a step together."""
+        """Save a checkpoint after an epoch. `rows_per_step`: the rows of all processes in one step."""
         now = time.monotonic()
         rate = (self.steps - self._first) * rows_per_step / (now - self._epoch_began)
         self.over.assign(epoch)
@@ -111,7 +111,7 @@ def what_it_is_of(path):
 
 @dataclass(frozen=True)
 class Earlier:
-    """A model, and where it was found. `predict` takes {"ids", "values"} and returns probabilities, [rows].
+    """A model and its origin. `predict` takes {"ids", "values"} and returns probabilities, [rows].
 
     `model` is Keras's, of a checkpoint; a SavedModel has none.
     """
@@ -123,10 +123,10 @@ class Earlier:
 
 
 def earlier(args):
-    """Find the model that is evaluated, asked or exported: in channel `model`, else in the folder of checkpoints.
+    """Find the model to evaluate, predict with or export: in channel `model`, else in the folder of checkpoints.
 
-    The channel holds a SavedModel, checkpoints, or the model.tar.gz of an earlier job. SystemExit where there is none,
-    or where its sizes are not those that the job names.
+    The channel holds a SavedModel, checkpoints, or the model.tar.gz of an earlier job. Raise SystemExit if there is
+    none, or if its sizes differ from the job's.
     """
     folder = unpacked(channel("model").folder) if first_of("model") else None
     if folder and (found := sorted(folder.rglob("saved_model.pb"))):

@@ -45,7 +45,7 @@ BLOCK = 10_000  # rows that are drawn at once
 
 
 class Clicks:
-    """Hold what is true of all rows of a seed: how often features come, and what they say.
+    """The distribution of all rows of a seed: frequencies of features, and their weights.
 
     Ids [rows, 39] and values [rows, 39] go in and out, and scores [rows] out.
     """
@@ -107,7 +107,7 @@ def sigmoid(logits):
 
 
 def serialized(rows, seed):
-    """Yield so many rows, each as the bytes of a `tf.train.Example`."""
+    """Yield the given number of rows, each as the bytes of a `tf.train.Example`."""
     every = (row for block in Clicks(seed).blocks() for row in zip(*(column.tolist() for column in block), strict=True))
     for row in itertools.islice(every, rows):
         yield serialize(*row)

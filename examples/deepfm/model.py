@@ -31,7 +31,7 @@ class Damp(tf.keras.layers.Layer):
 
 
 class Sum(tf.keras.layers.Layer):
-    """Add up over all fields."""
+    """Sum over all fields."""
 
     def call(self, weights):  # [rows, fields]
         return tf.reduce_sum(weights, axis=1, keepdims=True)
@@ -83,7 +83,7 @@ class Network(tf.keras.layers.Layer):
             norm.build([None, width])
 
     def first(self, shape, dtype=None):
-        """Return what each `tf.keras.layers.Dense` would begin with, by a draw of its own: one draw repeats itself."""
+        """Return initial weights as of `tf.keras.layers.Dense`, by a separate draw each, as one draw repeats itself."""
         kernels = [tf.reshape(tf.keras.initializers.GlorotUniform()(pair, dtype), [-1]) for pair in self.pairs]
         biases = [tf.zeros(sum(outputs for _, outputs in self.pairs), dtype)]
         return tf.concat(kernels + biases, axis=0)
@@ -141,7 +141,7 @@ OPTIMIZERS = {
 
 
 def compiled(args, times=1.0, wrap=lambda optimizer: optimizer):
-    """Make the model that the hyperparameters describe, with its optimizer, at `times` the learning rate."""
+    """Make the model of the hyperparameters and its optimizer, at `times` the learning rate."""
     model = deepfm(args.sizes, args.dropout, args.batch_norm_decay, args.l2_reg)
     model.compile(wrap(OPTIMIZERS[args.optimizer](args.learning_rate * times)), "binary_crossentropy")
     # Where it sees a GPU, Keras 2's optimizer has XLA compile its update of each variable. XLA takes no variable of

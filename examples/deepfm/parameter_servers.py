@@ -1,4 +1,4 @@
-"""Train by parameter servers: the workers take steps, for the chief, on a model that lies in pieces on the servers."""
+"""Train by parameter servers: the chief schedules steps on the workers; the servers hold pieces of the model."""
 
 import collections
 import math
@@ -15,7 +15,7 @@ KERAS_3 = tf.keras.Model.__module__.startswith("keras.src.models")
 
 
 def train(rows, args):
-    """Make the model on the parameter servers, as the chief, and hand out steps to the workers.
+    """Make the model on the parameter servers, as the chief, and schedule steps on the workers.
 
     The launcher runs a TensorFlow server on every other host (setting `ps_workers=server`), so there is no
     code here for any other role. Nor for workers that die: the ClusterCoordinator gives the steps of a lost worker
@@ -71,7 +71,7 @@ def parameter_servers():
 
 
 def hand_out(coordinator, take_steps, batches, steps, per_call):
-    """Have the workers take so many steps in all; return the loss of the last ones.
+    """Make the workers take the given number of steps in all; return the loss of the last ones.
 
     `schedule` returns at once, and a worker that is done with one call finds the next waiting. If the chief asked for
     the loss of each step, one worker would work at a time; if each call were one step, they would spend half of
@@ -89,7 +89,7 @@ UNROLLED = 5  # steps in each turn of a worker's loop
 
 
 def steps_on_a_worker(strategy, model):
-    """Return the function that takes so many steps on one worker, each with the next of that worker's batches.
+    """Return the function that takes several steps on one worker, each with the next of that worker's batches.
 
     Its loop is in the graph, and runs on the parameter servers, too: at each turn the worker tells each of them whether
     there is another. So a turn is several steps, and those that are left over have a loop of their own.

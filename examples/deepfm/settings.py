@@ -18,7 +18,7 @@ RATES = {"adagrad": 0.1, "adam": 0.001, "momentum": 0.05, "sgd": 0.5, "ftrl": 0.
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """What decides which weights a model has. The defaults are Criteo's clicks."""
+    """The sizes that determine a model's weights. The defaults fit Criteo's clicks."""
 
     field_size: int = 39  # of a row: in Criteo's, 13 counts with one id to each, then 26 categories with many
     feature_size: int = 117_600  # every id is smaller than this
@@ -35,7 +35,7 @@ class Sizes:
         return cls(**{**found, "deep_layers": tuple(found["deep_layers"])})
 
     def differences(self, wanted):
-        """Return where these are not as wanted, for an error; "" if they are. `wanted`: {name of a size: value}."""
+        """Return the differences for an error text, "" if none. `wanted`: {name of a size: value}."""
         others = {name: value for name, value in wanted.items() if getattr(self, name) != value}
         return "; ".join(
             f"found {hyphened(name)} {shown(getattr(self, name))}, wanted {shown(value)}"
@@ -44,7 +44,7 @@ class Sizes:
 
 
 def parse_args(argv=None):
-    """Return the hyperparameters, those that are not given with their defaults.
+    """Return the hyperparameters, with defaults for those that are not given.
 
     `sizes` are those of a model that is made anew, `sizes_given` those that the job names: {name: value}. `unknown` are
     the names that nobody here knows. Exits with 2, and one line that says what was found and wanted.
@@ -93,7 +93,7 @@ def parse_args(argv=None):
 
 
 def kind(read, fits, wanted):
-    """Return what reads a value from its text, and refuses one that does not fit; NaN fits no comparison."""
+    """Return a function that reads a value from text and refuses a wrong one; NaN is always wrong."""
 
     def of(text):
         try:

@@ -58,7 +58,7 @@ def train_alone(rows, args):
 
 
 def train_with_horovod(rows, args):
-    """Train the whole model on every rank, with a part of the rows; average the gradients at every step."""
+    """Train the whole model on every rank with a part of the rows; average the gradients at every step."""
     import horovod.tensorflow.keras as hvd  # only here: the other modes do without it
     from horovod.tensorflow import broadcast_variables
 
@@ -83,12 +83,12 @@ def train_with_horovod(rows, args):
 
 
 def first():
-    """Return whether this process does what only one is to do."""
+    """Return whether this process does the work of one process, such as saving."""
     return os.environ.get("OMPI_COMM_WORLD_RANK", "0") == "0"
 
 
 def eval_task(args):
-    """Judge a model of an earlier job by the evaluation channel, or else by the training channel's last file."""
+    """Evaluate a model of an earlier job on the evaluation channel, or else on the training channel's last file."""
     if not first():
         return
     model = earlier(args)
@@ -98,7 +98,7 @@ def eval_task(args):
 
 
 def infer_task(args):
-    """Foretell clicks: write a file of probabilities for each file of rows. Ranks of Horovod share the files."""
+    """Predict clicks: write a file of probabilities for each file of rows. Horovod's ranks share the files."""
     rows = data.for_inference()
     model = earlier(args)
     if rows.pipe:

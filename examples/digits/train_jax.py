@@ -93,7 +93,7 @@ def new_model(args, steps):
 
 
 def from_first_process(content, place):
-    """Return what process 0 has. A host that was started anew may lack the file, and all must load the same."""
+    """Return the value of process 0, since all must load the same and a new host may lack the file."""
     if place.size == 1:
         return content
     size = int(multihost_utils.broadcast_one_to_all(np.int32(len(content))))

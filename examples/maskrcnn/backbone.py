@@ -1,4 +1,4 @@
-"""The backbone: a residual network, and on it a feature pyramid (He et al. 2015; Lin et al., "Feature Pyramid
+"""Build the backbone: a residual network and a feature pyramid on it (He et al. 2015; Lin et al., "Feature Pyramid
 Networks for Object Detection", 2017).
 
 Depths 50 and 101 are Keras's own networks, so that their ImageNet weights fit; 10, 18 and 34 are built here, of any
@@ -76,7 +76,7 @@ def small_resnet(pixels, args):
 
 
 def residual(x, channels, stride):
-    """Return what two convolutions add to `x`."""
+    """Return the ReLU of `x` plus the output of two convolutions."""
     change = L.ReLU()(GroupNorm()(convolution(channels, 3, stride)(x)))
     change = GroupNorm()(convolution(channels, 3)(change))
     if stride > 1 or x.shape[-1] != channels:
@@ -116,7 +116,7 @@ def keras_resnet(pixels, args):
 
 
 def moving_averages(network):
-    """Return the variables in which batch normalizations that learn keep averages of what they have seen."""
+    """Return the variables of trained batch normalizations that hold moving averages."""
     found = []
     for layer in network.layers:
         if isinstance(layer, tf.keras.Model):
@@ -135,7 +135,7 @@ def reverse_colors(pixels):
 
 
 def pyramid(stages, args):
-    """Return P2 ... P6 of stages 2 ... 5: every level knows what the coarser ones know."""
+    """Return P2 ... P6 of stages 2 ... 5. Every level includes the information of coarser ones."""
     top, levels = None, []
     for stage in reversed(stages):
         side = L.Conv2D(args.channels, 1, kernel_initializer="he_uniform")(stage)

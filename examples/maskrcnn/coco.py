@@ -20,7 +20,7 @@ MULTIPLE = 64  # pixels: every level of the pyramid has whole cells
 
 
 class Split:
-    """The images of one split, e.g. `train2017`, and what is known of them.
+    """The images of one split, e.g. `train2017`, with their annotations.
 
     `categories`: COCO's ids in order; class 1 of the network is the first of them.
     """
@@ -40,7 +40,7 @@ class Split:
         return [self.coco.cats[category]["name"] for category in self.categories]
 
     def path(self, image):
-        """Return where the file of an image, by its id, is."""
+        """Return the path of the image with this id."""
         return str(self.folder / self.name / self.coco.imgs[image]["file_name"])
 
     def to_learn_from(self):

@@ -36,7 +36,7 @@ def build_mask_head(args, classes):
 
 
 def apply(head, regions):
-    """Return what a head says of regions [B, N, size, size, channels], each of its outputs as [B, N, ...]."""
+    """Return the output of a head for regions [B, N, size, size, channels], each of its outputs as [B, N, ...]."""
     batch, count = tf.shape(regions)[0], tf.shape(regions)[1]
     said = head(tf.reshape(regions, [-1, *regions.shape[2:]]))
     return tf.nest.map_structure(lambda each: tf.reshape(each, [batch, count, *each.shape[1:]]), said)

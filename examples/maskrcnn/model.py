@@ -9,7 +9,7 @@ import rpn
 
 
 class MaskRCNN(tf.Module):
-    """Four networks and what lies between them. `classes`: how many, without the background."""
+    """Four networks and the operations between them. `classes`: their number, without the background."""
 
     def __init__(self, classes, args):
         super().__init__(name="mask_rcnn")

@@ -146,7 +146,7 @@ def make_step(model, optimizer, args):
 
 
 def train(model, optimizer, training, validation, args):
-    """Train to the end; return whether it was reached, or SIGTERM came first and all was saved."""
+    """Train to the end; return True at the end, or False if SIGTERM came first and all was saved."""
     # How many images all ranks have learned from: what a job that goes on with other ranks can make use of.
     seen = tf.Variable(0, dtype=tf.int64, trainable=False, name="images")
     networks = {network.name: network for network in model.networks}
@@ -196,24 +196,24 @@ def save_checkpoint(model, saver, seen):
 
 
 def average_over_ranks(model):
-    """Replace the averages that batch normalizations keep of what their rank has seen by the mean of all ranks."""
+    """Replace the moving averages of batch normalizations on each rank by the mean of all ranks."""
     for number, average in enumerate(backbone.moving_averages(model.backbone)):
         average.assign(ranks.mean(tf.convert_to_tensor(average), f"average {number}"))
 
 
 class Watch:
-    """Say every so many steps how training goes."""
+    """A logger of the training's progress in regular intervals of steps."""
 
     def __init__(self, args, step_size):
         self.every, self.step_size = args.log_steps, step_size
         self.restart()
 
     def restart(self):
-        """Forget what was before: it was no training."""
+        """Restart the clock after work that was no training."""
         self.began, self.sums, self.count = time.monotonic(), {}, 0
 
     def step(self, losses, epochs, rate, last):
-        """Take note of a step; `losses` by name."""
+        """Record a step; `losses` by name."""
         for name, loss in losses.items():
             self.sums[name] = self.sums.get(name, 0.0) + float(loss)
         self.count += 1
@@ -235,7 +235,7 @@ class Watch:
 
 
 def judge(model, split, args):
-    """Return COCO's figures of a split by name, on rank 0, and say them; each rank looks at its share of the images."""
+    """Print COCO's figures of a split on rank 0 and return them by name; each rank evaluates its share of images."""
     began = time.monotonic()
     average_over_ranks(model)
     images = split.images[: args.evaluation_images or None]

@@ -59,7 +59,7 @@ def steps(name, args):
 
 
 def dealt(name, pattern):
-    """Return what is dealt out to the ranks: whole files if each gets as many, so that none reads another's."""
+    """Return the unit of sharding: whole files if each rank gets equally many, so that none reads another's."""
     return "records" if len(files(name, pattern)) % part(name).count else "files"
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """What to expect of a job on so many hosts."""
+    """The expected time and cost of a job on a number of hosts."""
 
     hosts: int
     epoch_seconds: float
@@ -31,7 +31,7 @@ class Expected:
 
 
 def expect(hosts, known):
-    """Return what to expect of so many hosts. `known`: the arguments of `parse`."""
+    """Return the expected time and cost on a number of hosts. `known`: the arguments of `parse`."""
     compute = known.batch_size / known.images_per_second
     exchange = 2 * (hosts - 1) / hosts * known.model_bytes / (known.network_gbit * 1e9 / 8)
     step = compute + (1 - known.overlap) * exchange

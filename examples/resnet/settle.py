@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 def make_settle(model):
-    """Return a function of batches that makes their means and variances the averages."""
+    """Return a function that sets the averages to the means and variances of given batches."""
     norms = [layer for layer in model.submodules if isinstance(layer, tf.keras.layers.BatchNormalization)]
     averages = [average for layer in norms for average in (layer.moving_mean, layer.moving_variance)]
     steps = [1 - layer.momentum for layer in norms for _ in range(2)]

@@ -227,7 +227,7 @@ def train(model, sgd, args):
 
 
 def average_over_ranks(variables):
-    """Replace the averages that batch normalizations keep of what each rank has seen by the mean of all ranks."""
+    """Replace the moving averages of batch normalizations on each rank by the mean of all ranks."""
     for variable, mean in zip(variables, hvd.grouped_allreduce(variables, name="averages"), strict=True):
         variable.assign(mean)
 
@@ -244,7 +244,7 @@ def make_judge(model, args):
         return tf.stack([tf.reduce_sum(tf.cast(hit, tf.int64)) for hit in hits] + [tf.size(labels, tf.int64)])
 
     def judge(channel):
-        """Judge this rank's part; only the sums are exchanged, so parts may differ in size."""
+        """Evaluate on this rank's part. Ranks exchange only sums, so parts may differ in size."""
         counts = tf.zeros([3], tf.int64)
         for pixels, labels in images.evaluation_batches(channel, args):
             counts += count(pixels, labels)
@@ -291,7 +291,7 @@ def save(model, folder, args):
 
 
 def benchmark(model, sgd, args):
-    """Let the first rank, the first two, four ... and all learn from noise; the others wait."""
+    """Train on noise with the first rank, the first two, four ... and all; the other ranks wait."""
     shape = [args.batch_size, args.image_size, args.image_size, 3]
     pixels = tf.cast(tf.random.uniform(shape, maxval=256, dtype=tf.int32), tf.uint8)
     labels = tf.random.uniform([args.batch_size], maxval=args.classes, dtype=tf.int64)

@@ -17,7 +17,7 @@ DRIVERS = "/opt/ml/input/data/sm_drivers/distributed_drivers"  # where a contain
 
 
 class Launcher(DistributedConfig):
-    """How our launcher is to distribute; its other settings go into `environment`, as ever."""
+    """The distribution for our launcher. Its other settings go into `environment`, as usual."""
 
     mode: Literal["single", "ps", "mwms", "mpi", "jax"]
     process_count_per_node: int | None = None  # ranks, processes or workers, called as in the SDK's own classes
@@ -28,7 +28,7 @@ class Launcher(DistributedConfig):
 
     @property
     def driver_script(self) -> str:
-        """Return what the SDK puts behind `python DRIVERS/`, in a script of bash.
+        """Return the text that the SDK appends to `python DRIVERS/` in a bash script.
 
         That bash is process 1, and would keep SageMaker's SIGTERM to itself. So the first word only checks, with the
         script's own care for errors, and then the launcher takes the place of bash.

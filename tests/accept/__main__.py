@@ -1,4 +1,4 @@
-"""Run the acceptance run: training jobs on SageMaker itself, in your account, that show what this project promises.
+"""Start the acceptance run: training jobs on SageMaker, in your account, that check the promises of this project.
 
     python tests/accept --image 123456789012.dkr.ecr.eu-west-1.amazonaws.com/my-training:1 --role ROLE-ARN --dry-run
     python tests/accept --image ... --role ... --yes
@@ -110,7 +110,7 @@ def price(text: str) -> tuple[str, float]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked for; return the exit code: 0 if all cases were as expected, 1 if not, 2 if nothing ran."""
+    """Run the command; return the exit code: 0 if all cases were as expected, 1 if not, 2 if no case ran."""
     types = {name: kind for name, kind in (("", args.instance_type), ("gpu", args.gpu), ("efa", args.efa)) if kind}
     sdks = sdk_pythons(args.sdk_python)
     cases, left_out = chosen(args.case, list(sdks), list(types))
@@ -193,7 +193,7 @@ def verdict_of(jobs: Run, interrupted: bool) -> tuple[int, str]:
 
 
 def bound(cases: Sequence[Case], where: Where, region: str, prices: Mapping[str, float]) -> tuple[str, float | None]:
-    """Return how long the jobs may run at most, in words, and what that costs in dollars; None if it is not known."""
+    """Return the maximum run time of all jobs, in words, and its cost in dollars; None if that is unknown."""
     known = {**(PRICES if region == OF_PRICES else {}), **prices}
     hours = [(case.max_run + case.keep_alive + ENDING_S) * case.hosts / 3600 for case in cases]
     words = f"at most {sum(hours):.1f} instance hours"
@@ -217,7 +217,7 @@ def region_of(args: argparse.Namespace) -> str:
 
 
 def sdk_pythons(pythons: Sequence[str]) -> dict[str, str]:
-    """Return a Python for each SDK that one of these has, or this one. Raise ValueError if one of these has none."""
+    """Return {SDK: a Python that has it} for these Pythons and this one. Raise ValueError if one of them has no SDK."""
     asks = "import importlib.util as u; print('v3' if u.find_spec('sagemaker.train') else 'v2')"
     found: dict[str, str] = {}
     for python in (*pythons, sys.executable):

@@ -1,4 +1,4 @@
-"""Call AWS for the acceptance run, and explain what AWS refuses in one line that says what to do."""
+"""Call AWS for the acceptance run, and explain each refusal in one line with a remedy."""
 
 import io
 import re
@@ -48,7 +48,7 @@ ADVICE = (  # pattern in a code or message, and what to do
 
 
 class Refused(Exception):
-    """AWS refused a call, or could not be reached. The text is one line that says what to do."""
+    """AWS refused a call, or could not be reached. The text is one line with a remedy."""
 
     def __init__(self, text: str, code: str = "") -> None:
         super().__init__(text)
@@ -56,7 +56,7 @@ class Refused(Exception):
 
 
 def advice(text: str) -> str:
-    """Return what to do about an error, "" if nothing is known."""
+    """Return the remedy for an error, "" if none is known."""
     return next((words for pattern, words in ADVICE if re.search(pattern, text)), "")
 
 
@@ -77,7 +77,7 @@ def explained(error: Exception, call: str) -> Refused:
 
 
 class Account:
-    """The AWS account, as far as the run uses it."""
+    """The operations on the AWS account that the run needs."""
 
     def __init__(self, session: Any) -> None:
         self.region = session.region_name
@@ -95,7 +95,7 @@ class Account:
             raise explained(error, f"{service} {operation}") from None
 
     def pages(self, service: str, operation: str, key: str, **parameters: Any) -> Iterator[Any]:
-        """Yield what all pages of an operation hold under a key."""
+        """Yield the values under a key, from all pages of an operation."""
         try:
             for page in self._clients[service].get_paginator(operation).paginate(**parameters):
                 yield from page.get(key, ())

@@ -1,4 +1,4 @@
-"""Compare what jobs have seen of SageMaker with what this project believes of it. Values in, values out."""
+"""Compare facts that jobs found on SageMaker with this project's beliefs about it. Pure: values in, values out."""
 
 import json
 import re
@@ -13,7 +13,7 @@ Facts = dict[str, dict[str, Any]]  # by host, then by name
 
 @dataclass(frozen=True)
 class Belief:
-    """What we believe: `holds` for the value that `sees` takes from a host's facts. `source`: why we believe it."""
+    """A belief: `holds` checks the value that `sees` takes from a host's facts. `source`: the reason for the belief."""
 
     text: str
     sees: Callable[[Mapping[str, Any]], Any]
@@ -23,7 +23,7 @@ class Belief:
 
 @dataclass(frozen=True)
 class Found:
-    """A belief, and what was found of it on some hosts or jobs. `so`: whether they agree; None if it was not seen."""
+    """A belief with facts about it from hosts or jobs. `so`: whether they agree; None without facts."""
 
     text: str
     source: str
@@ -38,12 +38,12 @@ FOLDERS = {"/opt/ml/input/config", "/opt/ml/input/data", "/opt/ml/output/data"}
 
 
 def named(*names: str) -> Callable[[Mapping[str, Any]], Any]:
-    """Return a function that takes these facts of a host: the only one, or a list."""
+    """Return a function that takes the named facts from a host's: one value, or a list."""
     return lambda facts: [facts[name] for name in names] if len(names) > 1 else facts[names[0]]
 
 
 def key(name: str) -> Callable[[Mapping[str, Any]], Any]:
-    """Return a function that takes the value of a key of resourceconfig.json."""
+    """Return a function that takes the value of a key of resourceconfig.json from a host's facts."""
     return lambda facts: facts["resourceconfig"].get(name, "no such key")
 
 
@@ -124,13 +124,13 @@ def facts_of(ran: Ran) -> Facts:
 
 
 def compare(jobs: Mapping[str, Ran]) -> list[Found]:
-    """Return all beliefs with what the jobs, by the names of their cases, have seen."""
+    """Return all beliefs with the facts of the jobs, which are given by the names of their cases."""
     found = [of_hosts(belief, facts_of(jobs["single"]) if "single" in jobs else {}) for belief in BELIEFS]
     return found + list(of_jobs(jobs))
 
 
 def of_hosts(belief: Belief, facts: Facts) -> Found:
-    """Return what the hosts' facts show about a belief."""
+    """Return a belief with the hosts' facts about it."""
     told = []
     for host, each in facts.items():
         try:
@@ -146,7 +146,7 @@ def of_hosts(belief: Belief, facts: Facts) -> Found:
 
 
 def of_jobs(jobs: Mapping[str, Ran]) -> Iterator[Found]:
-    """Yield what the jobs without our launcher have seen of termination."""
+    """Yield the beliefs about termination with facts of the jobs without our launcher."""
     grace = [seconds for _, seconds in numbers(jobs.get("grace"), r"accept-since-sigterm ([\d.]+)")]
     text = "SIGKILL comes 120 s after SIGTERM"
     yield Found(

@@ -1,7 +1,7 @@
 """List the cases of the acceptance run: the training job of each, and its expected result.
 
-A case's `program` is in `programs/`, or one of the tests' own programs (`SHARED`). All jobs get all of them, in the
-channel `code`.
+A case's `program` is in `programs/`, or one of the tests' own programs (`SHARED`). Channel `code` of each job has
+all programs.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ JAX_MISSING = r"mode jax|jax is not"  # in the failure of an image without jax
 class Expected:
     """The expected result of a job. All texts are regular expressions.
 
-    `reason`: in FailureReason. `says`: each in the log; `never`: not in the log. `model`, `output`: each the name of a
-    file in model.tar.gz or output.tar.gz. `metrics`: names in FinalMetricDataList. `together_s`: the hosts' last lines
+    `reason`: in FailureReason. `says`: each in the log; `never`: not in the log. `model`, `output`: names of files in
+    model.tar.gz and output.tar.gz. `metrics`: names in FinalMetricDataList. `together_s`: the hosts' last lines
     are at most so many seconds apart.
     """
 
@@ -53,10 +53,11 @@ class Channel:
 class Case:
     """A training job on two hosts.
 
-    `max_run`: MaxRuntimeInSeconds, which also bounds the cost. `stop_at`: StopTrainingJob is called when this is in the
-    log. `after`: the case that must have ended. `bare`: the container runs `program` without our launcher. `code`: the
-    folder in S3 that becomes the channel `code`. `sdk`: "v2" or "v3" submits the job. `optional`: if this is in the
-    failure, the image lacks what the case needs. `only_with`: the option of the command that adds the case.
+    `max_run`: MaxRuntimeInSeconds, which also bounds the cost. `stop_at`: StopTrainingJob is called when the log has
+    this text. `after`: the case that must have ended. `bare`: the container runs `program` without our launcher.
+    `code`: the folder in S3 that becomes the channel `code`. `sdk`: "v2" or "v3" submits the job. `optional`: this text
+    in the failure means that the image lacks a package that the case needs. `only_with`: the option of the command
+    that adds the case.
     """
 
     name: str
@@ -83,7 +84,7 @@ class Case:
 
 
 def trained(*says: str, **others: tuple[str, ...]) -> Expected:
-    """Return the result of a job that has learned the three weights."""
+    """Return the expected result of a job that learns the three weights."""
     learned = r'"weights": \[(1\.0\d?|0\.9\d), (2\.0\d?|1\.9\d), (3\.0\d?|2\.9\d)\]'
     return Expected(says=(learned, *says), **others)
 
@@ -254,7 +255,7 @@ CASES = (
 
 
 def chosen(names: Sequence[str], sdks: Sequence[str], options: Sequence[str]) -> tuple[list[Case], list[str]]:
-    """Return the cases that are to run, and a line for each that is left out. ValueError for a name that is none."""
+    """Return the cases to run, and a line for each omitted one. Raise ValueError for an unknown name."""
     known = {case.name: case for case in CASES}
     for name in names:
         if name not in known:

@@ -1,4 +1,4 @@
-"""Compare the result of a case's job with what was expected, and measure it. Values in, values out."""
+"""Compare the result of a case's job with the expected one, and measure it. Pure: values in, values out."""
 
 import contextlib
 import json
@@ -24,7 +24,7 @@ SHOWN = 300  # characters of a FailureReason in a complaint
 
 @dataclass
 class Ran:
-    """What is known of a case's job. `not_run`: why there is none; `excused`: that is no failure.
+    """The result of a case's job. `not_run`: why there is no job; `excused`: its absence is no failure.
 
     `names`: of the files in model.tar.gz and output.tar.gz.
     """
@@ -60,7 +60,7 @@ class Ran:
 
 
 def outcome(ran: Ran) -> str:
-    """Return one word or line for the table: as expected, FAILED, or why it was not run."""
+    """Return the entry of the table: "as expected", "FAILED", or why the case was not run."""
     if ran.not_run:
         return f"not run: {ran.not_run}"
     if ran.case.optional and re.search(ran.case.optional, ran.reason):
@@ -100,7 +100,7 @@ def complaints(ran: Ran) -> list[str]:
 
 
 def misread(ran: Ran) -> list[str]:
-    """Return which records of which channel were not read once in a pass."""
+    """Return the records, by channel and pass, that were missed or read more than once."""
     wanted, found = Counter(range(sum(RECORDS))), []
     for channel in ran.case.channels:
         passes = [each for each in objects_after(ran.log, "accept-numbers") if each["channel"] == channel.name]
@@ -115,7 +115,7 @@ def misread(ran: Ran) -> list[str]:
 
 
 def objects_after(log: Sequence[Line], word: str) -> list[dict[str, Any]]:
-    """Return the JSON objects that follow a word in the log."""
+    """Return the JSON objects that follow the given word in log lines."""
     found = []
     for _, _, text in log:
         with contextlib.suppress(ValueError):  # no JSON: another line, or a part of one that CloudWatch has split
@@ -124,7 +124,7 @@ def objects_after(log: Sequence[Line], word: str) -> list[dict[str, Any]]:
 
 
 def figures(ran: Ran) -> dict[str, float]:
-    """Return the job's seconds by what they are; those that are not known are left out."""
+    """Return the job's durations in seconds by name, without unknown ones."""
     found: dict[str, float] = {}
     training, ended = ran.phase("Training"), ran.description.get("TrainingEndTime")
     if ran.log:

@@ -1,4 +1,4 @@
-"""Write the result as JSON and as one HTML page, without the account's names unless they are asked for."""
+"""Write the result as JSON and as one HTML page, by default without names of the account."""
 
 import html
 import json
@@ -33,7 +33,7 @@ td:first-child{white-space:nowrap}@media print{body{font-size:11px}}"""
 def result(
     where: Where, region: str, jobs: Sequence[Ran], left_out: Sequence[str], beliefs: Sequence[Found], **more: Any
 ) -> dict[str, Any]:
-    """Return all that the run has found, as JSON."""
+    """Return all results of the run as JSON."""
     rows = [
         {
             "case": job.case.name,
@@ -61,7 +61,7 @@ def result(
 
 
 def anonymous(value: Any, where: Where) -> Any:
-    """Return a JSON value without names of account, role, bucket, network and addresses."""
+    """Replace names of account, role, bucket, network and addresses in a JSON value; return the new value."""
     if isinstance(value, dict):
         return {name: anonymous(each, where) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -117,7 +117,7 @@ def page(found: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    """Return a cell. A long one shows its first words, and the rest when it is clicked."""
+    """Return a cell of a table. A long one shows its first words, and the rest after a click."""
     text = str(value)
     shown = html.escape(text).replace("\n", "<br>")
     if len(text) < LONG:

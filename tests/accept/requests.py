@@ -12,7 +12,7 @@ Request = dict[str, Any]
 
 @dataclass(frozen=True)
 class Where:
-    """Hold image, role, bucket, network and instance types of the jobs. All job names begin with `run`."""
+    """Image, role, bucket, network and instance types of the jobs. All job names begin with `run`."""
 
     run: str
     image: str
@@ -24,7 +24,7 @@ class Where:
 
     @property
     def prefix(self) -> str:
-        """Return the place in S3 of all that the run writes."""
+        """Return the S3 prefix of all files of the run."""
         return f"s3://{self.bucket}/accept/{self.run}"
 
     @property

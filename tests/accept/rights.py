@@ -1,4 +1,4 @@
-"""Write the IAM policies of the acceptance run: of the jobs' role, and of the person who starts it."""
+"""Write the IAM policies of the acceptance run, for the jobs' role and for the person who starts it."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def policy(*statements: Statement) -> Statement:
 
 
 def of_the_role(where: Where) -> Statement:
-    """Return what the jobs' role must be allowed."""
+    """Return the policy that the jobs' role needs."""
     arn = f"arn:{where.partition}"
     log = ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"]
     pull = ["ecr:BatchCheckLayerAvailability", "ecr:GetDownloadUrlForLayer", "ecr:BatchGetImage"]
@@ -41,7 +41,7 @@ def of_the_role(where: Where) -> Statement:
 
 
 def of_the_caller(where: Where, sdks: bool) -> Statement:
-    """Return the policy of the person who starts the run. `sdks`: allow any job name, as SDKs choose their own."""
+    """Return the policy that the person who starts the run needs. `sdks`: allow any job name, since SDKs choose it."""
     arn = f"arn:{where.partition}"
     operations = ("CreateTrainingJob", "DescribeTrainingJob", "StopTrainingJob", "UpdateTrainingJob", "AddTags")
     return policy(

@@ -1,4 +1,4 @@
-"""Run the cases' jobs: submit as many at once as the account allows, look at them, stop them, gather their results."""
+"""Run the cases' jobs: submit as many at once as the account allows, poll them, stop them, collect their results."""
 
 import re
 import signal
@@ -52,7 +52,7 @@ def upload(account: Account, where: Where, cases: Sequence[Case]) -> None:
 
 @dataclass
 class Job(Ran):
-    """A case's job while the run goes on. Times are of the monotonic clock, 0 if it has not come to that."""
+    """The state of a case's job during the run. Times are of the monotonic clock; 0 means not yet."""
 
     submission: Submission | None = None  # of an SDK
     begun: float = 0.0
@@ -118,7 +118,7 @@ class Run:
         return time.monotonic() >= job.hold_until
 
     def _may_follow(self, job: Job, first: Job) -> bool:
-        """Return whether a job may start that needs what another has left."""
+        """Return whether the case has ended that this job has to follow."""
         if not first.done:
             return False
         if first.not_run:
@@ -133,11 +133,11 @@ class Run:
         return pool == "Available"
 
     def _kind(self, job: Job) -> tuple[str, bool]:
-        """Return what AWS counts together."""
+        """Return the key by which AWS counts instances for a quota."""
         return self.where.type_of(job.case), job.case.spot
 
     def _taken(self, like: Job | None = None) -> int:
-        """Return how many instances run, of the kind of another job or of all kinds."""
+        """Return how many instances run, of all kinds or of that of the given job."""
         running = [job for job in self.jobs if job.begun and not job.done and not job.ended]
         return sum(job.case.hosts for job in running if not like or self._kind(job) == self._kind(like))
 
@@ -206,7 +206,7 @@ class Run:
         job.same_log = 0 if len(job.log) != before else job.same_log + 1
 
     def _gather(self, job: Job) -> None:
-        """Read log and archives of a job that has ended, until no line comes and all is as expected; or give up."""
+        """Read log and archives of an ended job until they are complete and as expected, or until a time limit."""
         job.ended = job.ended or time.monotonic()
         self._read_log(job)
         place = urlsplit(self.where.prefix)
@@ -237,7 +237,7 @@ class Run:
             print_status(f"{job.case.name}: stop {job.job} in the console: {refused}")
 
     def _stop_all(self) -> None:
-        """Stop what still runs, and give back machines that are kept; a second Ctrl-C does not keep this from it."""
+        """Stop all running jobs and release warm pools, even on a second Ctrl-C."""
         handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             for job in self.jobs:
@@ -260,7 +260,7 @@ class Run:
         return str(found.get("WarmPoolStatus", {}).get("Status", ""))
 
     def _give_back(self, job: Job) -> None:
-        """End the warm pool of a job, which costs as much as the job. It begins when the job has ended."""
+        """End the warm pool of a job, which costs as much as the job. The pool begins at the end of the job."""
         try:
             until = time.monotonic() + QUOTA_S
             while (pool := self._pool(job)) == "InUse" and time.monotonic() < until:

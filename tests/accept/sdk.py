@@ -1,4 +1,4 @@
-"""Let one of SageMaker's SDKs submit a job, by the example that users have for it: examples/submit.py."""
+"""Submit a job by one of SageMaker's SDKs, using the example for users, examples/submit.py."""
 
 import json
 import os
@@ -17,7 +17,7 @@ PATIENCE_S = 60.0  # for an SDK that submits while the run is interrupted
 
 
 class Submission:
-    """A process of the SDK's Python. The job that it submits has the variable ACCEPT_RUN, and a name of the SDK's."""
+    """A process of the SDK's Python. Its job has the variable ACCEPT_RUN, and a name that the SDK chooses."""
 
     def __init__(self, case: Case, where: Where, python: str, region: str) -> None:
         self._sdk = case.sdk

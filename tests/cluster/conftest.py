@@ -1,4 +1,4 @@
-"""Provide the image under test, jobs on it, and the check that nothing of them is left on the machine."""
+"""Provide the image under test and jobs on it; check that no container or network is left."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ BUILD = 3000.0  # seconds: when to give up
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the first test that uses the image, whichever it is, the time of its build."""
+    """Raise the time limit of the first test that uses the image by the time of the build."""
     if not os.environ.get("TEST_IMAGE"):
         for item in items:
             if Path(__file__).parent in item.path.parents:
@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def image() -> Iterator[str]:
     """Return the tag under test: the environment variable TEST_IMAGE, else an image that is built now.
 
-    A user's machine without Docker skips what needs it; with CI=true that is a failure.
+    On a user's machine without Docker, tests that need it are skipped; with CI=true they fail.
     """
     try:
         answer = subprocess.run(["docker", "version"], capture_output=True, text=True, timeout=60)

@@ -1,7 +1,7 @@
 """Run a training job on several hosts, each a container with the tree that SageMaker mounts.
 
-`Cluster` is a context manager; what a test asserts stands inside it, so that a failure prints each host's log.
-Host names are aliases on a network of the job's own, and a container's own hostname is another name, as there.
+`Cluster` is a context manager. Tests assert inside of it, so that a failure prints each host's log.
+Host names are aliases on a separate network, and a container's own hostname differs, as on SageMaker.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ Value = str | int | float | bool | list[Any] | dict[str, Any]
 
 
 def sh(*command: str, within: float = 60, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command, again after a hiccup of Docker; AssertionError with its output if it ends with anything but 0."""
+    """Run a command; repeat it after a hiccup of Docker. Raise AssertionError with its output if it fails."""
     result = hiccups.run(command, timeout=within, **options)
     if check:
         assert result.returncode == 0, f"{command}: {result.returncode}\n{result.stdout}\n{result.stderr}"
@@ -49,7 +49,7 @@ def sh(*command: str, within: float = 60, check: bool = True, **options: Any) ->
 
 
 def download(folder: Path, *wanted: str) -> Path:
-    """Put the wheels that pip finds for these words into the folder, for hosts that have no index; return it."""
+    """Download wheels for these arguments of pip into the folder, for hosts without an index; return the folder."""
     sh(sys.executable, "-m", "pip", "download", "-q", "--only-binary", ":all:", "-d", str(folder), *wanted, within=300)
     return folder
 
@@ -68,7 +68,7 @@ def write_config(
     hyperparameters: Mapping[str, Value] | None = None,
     channels: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the files of /opt/ml/input/config. A str for `resources` is written as it is, None leaves the file out."""
+    """Write the files of /opt/ml/input/config. A str for `resources` is written unchanged; None omits the file."""
     folder.mkdir(parents=True, exist_ok=True)
     if resources is not None:
         text = resources if isinstance(resources, str) else json.dumps(resources)
@@ -80,7 +80,7 @@ def write_config(
 
 
 def resources(hosts: Iterable[str], current: str) -> dict[str, Any]:
-    """Return resourceconfig.json of an ordinary job of today."""
+    """Return resourceconfig.json as SageMaker writes it today for a usual job."""
     names, group, kind = sorted(hosts), "homogeneousCluster", "ml.c5.xlarge"
     return {
         "current_host": current,
@@ -112,13 +112,13 @@ def _write_code(folder: Path, program: str, code: Path | str, files: Mapping[str
 
 
 def repeated(option: str, values: Iterable[str]) -> list[str]:
-    """Return the words of a command line's option that is repeated for each value."""
+    """Return the words of a command line in which the option precedes each value."""
     return [word for value in values for word in (option, value)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """How one host ended. Times are seconds since 1970; all containers share this machine's clock."""
+    """The end of one host. Times are seconds since 1970; all containers share this machine's clock."""
 
     host: str
     exit_code: int
@@ -134,7 +134,7 @@ class Ending:
 
     @property
     def told(self) -> dict[str, Any]:
-        """Return what the host's processes have written as JSON to its output data, by the names of the files."""
+        """Return the JSON values that the host's processes wrote to the output data, by file name."""
         files = sorted((self.ml / "output/data").glob("*.json"))
         return {file.stem: json.loads(file.read_text()) for file in files}
 
@@ -148,12 +148,13 @@ class Ending:
 class Cluster:
     """The hosts of one job: started when the `with` block begins, removed when it ends.
 
-    `program` is the file to run; "" where the image or a channel has the code and says so. `code` is its folder, the
-    file itself, or its text; without it the program is one of tests/cluster/programs. `files`: what lies beside it.
+    `program` is the file to run; "" if the image or a channel provides and names it. `code` is its folder, the
+    file itself, or its text; without it the program is one of tests/cluster/programs. `files`: other files beside it.
     `shared` is a folder that every host has as /opt/ml/checkpoints, as from a file system in the network. `isolated`:
-    hosts reach one another and nobody else. `channels`: a folder, in File mode, or a LocalChannel under its own name.
+    hosts reach only one another. `channels`: a folder, in File mode, or a LocalChannel under its own name.
     `open_to_all`: for an image whose user is not root. `read_only`: parts of /opt/ml that are mounted so. `options`:
-    what else Docker is told of each container. `starts`: what starts `command`, by default the image's entrypoint.
+    further options of Docker for each container. `starts`: the program that starts `command`, by default the image's
+    entrypoint.
     """
 
     def __init__(
@@ -272,7 +273,7 @@ class Cluster:
     # --- what happens to it ---
 
     def kill(self, host: str) -> None:
-        """Kill the host at once; nothing happens if it has ended."""
+        """Kill the host at once, unless it has ended."""
         sh("docker", "kill", self.container(host), check=False)
 
     def stop(self, *hosts: str) -> None:
@@ -293,7 +294,7 @@ class Cluster:
         return result.stdout.decode("utf-8", "replace")
 
     def sees(self, text: str, *hosts: str, times: int = 1, within: float = PATIENCE) -> None:
-        """Wait until the logs of these hosts (all, if none is named) have the text, each so many times."""
+        """Wait until the log of each of these hosts (default: all) contains the text the given number of times."""
         for host in hosts or self.hosts:
             command = ["docker", "logs", "--follow", self.container(host)]
             # Followed, and not asked for again and again, which would take half a processor from those that train.
@@ -308,7 +309,7 @@ class Cluster:
             assert found >= times, f"{host} has ended, or {within:g} s are over, with {text!r} {found} times of {times}"
 
     def wait(self, *hosts: str, within: float = PATIENCE) -> dict[str, Ending]:
-        """Wait until these hosts (default: all) have ended; return how."""
+        """Wait until these hosts (default: all) have ended; return their endings."""
         names = list(hosts or self.hosts)
         try:
             sh("docker", "wait", *map(self.container, names), within=within)
@@ -318,9 +319,10 @@ class Cluster:
         return {host: self._ending(host) for host in names}
 
     def all_end(self, code: int = 0, within: float = PATIENCE) -> list[Ending]:
-        """Return how the hosts have ended, in the order of their names: all with this code, or it is AssertionError.
+        """Return the endings of the hosts by name; raise AssertionError unless all have this exit code.
 
-        A failure has one text for all hosts; a success and a stop have none. No host says that it trained apart.
+        After a failure all hosts have the same text; after a success or a stop none has one. No host reports that
+        hosts trained alone.
         """
         endings = list(self.wait(within=within).values())
         assert {ending.host: ending.exit_code for ending in endings} == dict.fromkeys(self.hosts, code)
@@ -372,7 +374,7 @@ def run_alone(
     within: float = PATIENCE,
     limits: Iterable[str] = (),
 ) -> subprocess.CompletedProcess[str]:
-    """Run one container outside of any job's network, by `docker run`; stdout and stderr are one text in stdout."""
+    """Run one container by `docker run`, outside of any job's network; return stdout and stderr as one text."""
     options = [*limits, *repeated("-v", (f"{path}:{target}" for path, target in (mounts or {}).items()))]
     options += repeated("-e", (f"{name}={value}" for name, value in (environment or {}).items()))
     return subprocess.run(

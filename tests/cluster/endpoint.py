@@ -49,7 +49,7 @@ def ask(url: str, body: bytes | None = None) -> Any:
 
 
 def predictions(image: str, model: Path, instances: list[Any]) -> list[Any]:
-    """Return what an endpoint with this model answers to these instances; a file stands for its bytes."""
+    """Return the predictions of an endpoint with this model for these instances. A path is sent as the file's bytes."""
     rows = [
         {"b64": base64.b64encode(each.read_bytes()).decode()} if isinstance(each, Path) else each for each in instances
     ]

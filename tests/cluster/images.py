@@ -1,4 +1,4 @@
-"""Build and remove images for tests: stand-ins for other people's images, and what ./build.sh --on makes of them."""
+"""Build and remove images for tests: stand-ins for other people's images, and images of ./build.sh --on on them."""
 
 import os
 import re
@@ -21,7 +21,7 @@ BUILD = 1200.0  # seconds: when to give up
 
 
 def one_at_a_time() -> AbstractContextManager[None]:
-    """Keep tests of other processes from building meanwhile: build.sh lays files into the sources for a while."""
+    """Keep other test processes from building, since build.sh temporarily adds files to the sources."""
     return locked(Path(tempfile.gettempdir()) / "sagemaker-tf-entrypoint-builds.lock")
 
 
@@ -39,7 +39,7 @@ class Images:
             sh("docker", "rmi", "--force", name, check=False)
 
     def build(self, dockerfile: str, **arguments: str) -> str:
-        """Build a text without a context; the image's name."""
+        """Build the text of a Dockerfile without a context; return the image's name."""
         name = self._name("stand-in")
         command = ["docker", "build", "--quiet", "--tag", name]
         for key in (*arguments, "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"):

@@ -41,7 +41,7 @@ def accepting(service, folder, *words):
 
 
 def accept(service, folder, *words):
-    """Return the exit code of an acceptance run, its page as JSON, and what it printed."""
+    """Return the exit code of an acceptance run, its page as JSON, and its output."""
     with accepting(service, folder, *words) as process:
         code = process.wait(timeout=PATIENCE)
     printed, page = (folder / "printed").read_text(), folder / "accept.json"
@@ -54,8 +54,8 @@ def outcomes(page):
 
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("cases", variants({"some": SOME, "all": []}, "some"))
-def test_every_case_is_as_expected(image, tmp_path, cases):
-    """Throttled, and with a quota that is smaller than what the run would take."""
+def test_every_case_of_the_acceptance_run_ends_as_expected(image, tmp_path, cases):
+    """AWS throttles the run, and the quota of instances is smaller than the run needs."""
     faults = Faults(throttled={"DescribeTrainingJob": 2})
     runtimes = {"*-max-runtime": 20}
     with StandIn(image, quota=6, faults=faults, interrupt_spot=True, runtimes=runtimes) as service:
@@ -73,7 +73,7 @@ def test_every_case_is_as_expected(image, tmp_path, cases):
     assert beliefs["/dev/shm has at least 64 MiB"]["found"] == '"64 MiB"'
 
 
-def test_refusal_of_aws_ends_its_case_only(image, tmp_path):
+def test_refusal_by_aws_ends_only_the_refused_case(image, tmp_path):
     faults = Faults(without_capacity=["*-raises"], unassumable=["*-killed"], unreadable=["*-mwms"])
     with StandIn(image, faults=faults) as service:
         code, page, printed = accept(service, tmp_path, "stopped", "raises", "killed", "mwms")
@@ -94,7 +94,7 @@ def test_refusal_of_aws_ends_its_case_only(image, tmp_path):
     ],
     ids=["no right", "quota too small for any job", "no warm pools"],
 )
-def test_case_that_cannot_run_says_why(image, tmp_path, case, options, code, words):
+def test_page_names_why_a_case_did_not_run(image, tmp_path, case, options, code, words):
     with StandIn(image, **options) as service:
         found, page, printed = accept(service, tmp_path, case)
     assert found == code, printed

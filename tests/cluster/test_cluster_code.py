@@ -1,4 +1,4 @@
-"""Test code that comes without a network, by a channel or in an image made from ours, and its requirements."""
+"""Test code from a channel or in a derived image, and its requirements, on hosts without a network."""
 
 import io
 import tarfile
@@ -31,12 +31,12 @@ def archived(folder: Path, files: Mapping[str, str]) -> Path:
 
 
 def sums(ending: Ending) -> list[int]:
-    """Return the sums that the ranks of tells.py on one host computed with all others."""
+    """Return the sums over all ranks that the ranks on one host wrote."""
     return [each["sum"] for each in ending.told.values()]
 
 
-def test_isolated_hosts_take_the_images_requirements(cluster: StartCluster, tmp_path: Path) -> None:
-    """Network isolation: no S3 and no index. Neither is needed, since the image has all requirements."""
+def test_isolated_hosts_use_requirements_in_the_image(cluster: StartCluster, tmp_path: Path) -> None:
+    """Network isolation excludes S3 and a package index. The image already has all requirements."""
     files = {"train.py": (PROGRAMS / "tells.py").read_text(), "requirements.txt": "numpy\nboto3>=1\n"}
     code = archived(tmp_path / "channel", files)
     hyperparameters = {**IN_CHANNEL, **TWO_RANKS}
@@ -72,7 +72,7 @@ def test_one_host_needs_no_network(alone: RunAlone) -> None:
     assert "algo-1 script] cards lo\n" in log
 
 
-def test_requirements_that_take_a_network_fail_without_one(alone: RunAlone) -> None:
+def test_requirements_from_a_network_fail_on_isolated_hosts(alone: RunAlone) -> None:
     code, log, output = alone({"train.py": LOOKS_AROUND, "requirements.txt": "numpy\nno-such-distribution-of-ours\n"})
     assert code == 65, log
     assert "cards" not in log
@@ -92,7 +92,7 @@ ENV SAGEMAKER_PROGRAM=train.py ENTRYPOINT_MODE=mpi ENTRYPOINT_PROCESSES_PER_HOST
 
 @pytest.fixture
 def derived(image: str, tmp_path: Path) -> Iterator[str]:
-    """Build an image as users make it: ours, code, and the program to run; with a library that has to be built."""
+    """Build an image as users do: FROM ours, with code, the program's name, and a library that has to be built."""
     library = {f"library/{name}": text for name, text in package("testlibrary", "answer = 42\n").items()}
     script = (PROGRAMS / "tells.py").read_text() + "import testlibrary\nprint('answer', testlibrary.answer)\n"
     write_files(tmp_path / "src", {"train.py": script, "requirements.txt": "./library\n", **library})
@@ -103,8 +103,8 @@ def derived(image: str, tmp_path: Path) -> Iterator[str]:
     sh("docker", "rmi", name)
 
 
-def test_an_image_may_bring_its_code(derived: str, tmp_path: Path) -> None:
-    """The job names no program. Requirements are built once per host, though two ranks need them there."""
+def test_image_provides_the_code(derived: str, tmp_path: Path) -> None:
+    """The job names no program. Requirements are built once per host for its two ranks."""
     with Cluster(derived, tmp_path / "job", program="", hosts=2) as job:
         for ending in job.all_end():
             assert sums(ending) == [10, 10]

@@ -26,7 +26,7 @@ EXIT_CODE = ("--exit-code-from", "algo-1")
 
 
 def with_ours(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return this process's environment without compose's own variables, plus the given ones."""
+    """Return this process's environment without variables of compose, plus the given ones."""
     return {**{name: value for name, value in os.environ.items() if not name.startswith("COMPOSE_")}, **variables}
 
 
@@ -67,7 +67,7 @@ class Project:
         return running
 
     def read(self, running: subprocess.Popen[str], until: str = "", times: int = 1) -> str:
-        """Return what it printed, up to its end or up to so many lines that end with this text."""
+        """Return the output up to its end, or up to the given number of lines that end with this text."""
         give_up = threading.Timer(PATIENCE, running.kill)
         give_up.start()
         for line in running.stdout:
@@ -159,7 +159,7 @@ def test_containers_of_a_failed_job_start_again(project: StartProject, tmp_path:
 
 @newer
 def test_a_killed_host_ends_the_job(project: StartProject, tmp_path: Path, generation: str) -> None:
-    """Compose sends SIGTERM to the others as soon as one ends; the hosts had noticed the loss before that."""
+    """Compose sends SIGTERM to the other hosts as soon as one ends. They have noticed the loss before that."""
     job = project(generation, MODE="mwms", PROGRAM=f"{PROGRAMS}/waits.py")
     running = job.start()
     job.read(running, "] waiting", times=2)
@@ -170,7 +170,7 @@ def test_a_killed_host_ends_the_job(project: StartProject, tmp_path: Path, gener
 
 
 @both
-def test_stop_lets_scripts_save(project: StartProject, tmp_path: Path, generation: str) -> None:
+def test_compose_stop_gives_scripts_time_to_save(project: StartProject, tmp_path: Path, generation: str) -> None:
     job = project(generation, MODE="mwms", PROGRAM="tests/programs/saves.py")
     running = job.start()
     job.read(running, "] asleep", times=2)
@@ -191,17 +191,17 @@ def test_too_many_hosts_are_refused(project: StartProject, generation: str) -> N
 
 
 @both
-def test_a_missing_image_is_said(project: StartProject, generation: str) -> None:
+def test_missing_image_is_reported(project: StartProject, generation: str) -> None:
     job = project(generation, IMAGE=f"sagemaker-tf-entrypoint:missing-{SESSION}")
     assert job.up() != 0
     assert "THE IMAGE IS NOT ON THIS MACHINE: run build.sh" in job.log
 
 
 @newer
-def test_commands_of_the_page_run_an_own_project(
+def test_commands_of_the_page_run_a_users_project(
     project: StartProject, image: str, tmp_path: Path, generation: str
 ) -> None:
-    """Run the page's commands as written, up to `docker compose`, which is called as this generation's command."""
+    """Run the page's commands as written, but replace `docker compose` by the command of this generation."""
     (block,) = re.findall(r"```sh\n(.*?)```", DOCS.read_text(), re.DOTALL)
     making, typed, after = block.partition("docker compose up")
     assert typed and after.splitlines()[0].strip() == "--build --exit-code-from algo-1"

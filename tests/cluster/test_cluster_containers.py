@@ -1,6 +1,6 @@
-"""Test containers of all kinds: what runs in them in each mode, and with which text the rest is refused.
+"""Test unusual containers: which modes run in them, and the text that refuses the others.
 
-The page docs/image.md has the same table for people.
+docs/image.md shows the same table.
 """
 
 import json
@@ -46,10 +46,10 @@ TRAINER = "trainer:x:1000:1000::/home/trainer"
 
 @dataclass(frozen=True, kw_only=True)
 class Odd:
-    """A container: Docker's options for it, its /opt/ml, its texts, and what is refused in which mode.
+    """A container: Docker's options, its /opt/ml, its texts, and the refusals by mode.
 
-    `starts`: what starts the image's entrypoint; `account`: a line of its /etc/passwd; `refuses`: system calls that its
-    seccomp profile answers with an error.
+    `starts`: the program that starts the image's entrypoint; `account`: a line of its /etc/passwd; `refuses`: system
+    calls that its seccomp profile answers with an error.
     """
 
     options: str = ""
@@ -123,10 +123,10 @@ EACH = [
 
 
 @pytest.mark.parametrize("name, mode", EACH)
-def test_the_script_runs_or_one_line_says_what_is_missing(
+def test_script_runs_or_one_line_names_the_missing_part(
     cluster: Callable[..., Cluster], tmp_path: Path, name: str, mode: str
 ) -> None:
-    """The script's own fault ends the job, not ours; or one line names what is missing."""
+    """The job ends by the script's own exception, or one line names the missing part."""
     odd = CONTAINERS[name]
     options = odd.options.split()
     if odd.refuses:
@@ -160,7 +160,7 @@ def test_the_script_runs_or_one_line_says_what_is_missing(
             assert everything.count("Traceback") == (not refused)
 
 
-def test_the_page_lists_all_containers() -> None:
+def test_page_of_the_image_lists_all_tested_containers() -> None:
     page = (ROOT / "docs/image.md").read_text()
     firsts = [line.split("|")[1].strip() for line in page.splitlines() if line.startswith("|")]
     assert CONTAINERS.keys() <= {name for first in firsts for name in first.split("<br>")}

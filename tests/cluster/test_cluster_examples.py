@@ -23,7 +23,7 @@ pytestmark = pytest.mark.more
 
 
 def predict(image: str, ml: Path, inputs: Any) -> tuple[list, list[str]]:
-    """Return the predictions of the model in a host's /opt/ml/model, by another container of the same image."""
+    """Return predictions of the model in a host's /opt/ml/model, made in another container of the same image."""
     mounts = {ml / "model": "/opt/ml/model", PROGRAMS / "predicts.py": "/predicts.py"}
     result = run_alone(image, "python", "/predicts.py", "/opt/ml/model/1", json.dumps(inputs), mounts=mounts)
     assert result.returncode == 0, result.stdout
@@ -52,7 +52,7 @@ def number(ending: Ending, pattern: str) -> float:
 
 
 def only_the_first_saved(job: Cluster, within: float) -> Ending:
-    """Return the end of the first host, which alone saved: SageMaker packs all model folders into one archive."""
+    """Check that only the first host saved, as SageMaker packs all model folders into one archive; return its end."""
     endings = job.all_end(within=within)
     saved = [ending.host for ending in endings if list((ending.ml / "model").iterdir())]
     assert saved == ["algo-1"]
@@ -62,7 +62,7 @@ def only_the_first_saved(job: Cluster, within: float) -> Ending:
 def test_deepfm_on_horovod_resumes_from_its_checkpoint(
     image: str, cluster: StartCluster, figure: Figure, clicks: Path
 ) -> None:
-    """A rank dies on a host that has no checkpoints: rank 0 has them and alone reads them."""
+    """A rank dies on a host without checkpoints. Only rank 0 has and reads them."""
     with cluster(
         code=ROOT / "examples/deepfm",
         mode="mpi",
@@ -94,7 +94,7 @@ if KERAS_2:
 
 
 @pytest.mark.parametrize("way", DIGITS)
-def test_digits_are_learned(image: str, cluster: StartCluster, figure: Figure, way: str) -> None:
+def test_digits_example_learns(image: str, cluster: StartCluster, figure: Figure, way: str) -> None:
     with cluster(code=ROOT / "examples/digits", **DIGITS[way]) as job:
         first = only_the_first_saved(job, PATIENCE)
         accuracy = number(first, r"test accuracy=(\d\.\d+)")
@@ -109,7 +109,7 @@ def test_digits_are_learned(image: str, cluster: StartCluster, figure: Figure, w
 @pytest.mark.skipif(LINE == DEFAULT_LINE, reason="the image of the default line has no jax")
 @pytest.mark.timeout(1800)  # two jobs and an endpoint
 def test_digits_on_jax_resume_after_a_kill_and_are_served(image: str, tmp_path: Path, figure: Figure) -> None:
-    """A host is lost, which ends the job; the next one goes on from the checkpoint that both share, and learns."""
+    """A lost host ends the job. The next job resumes from the checkpoint that all hosts share, and learns."""
     epochs = 20  # long enough to be killed halfway
     options: dict[str, Any] = {"program": "train_jax.py", "code": ROOT / "examples/digits", "mode": "jax", "hosts": 2}
     options |= {"hyperparameters": {"epochs": epochs}, "environment": BUSY, "shared": tmp_path / "checkpoints"}

@@ -1,4 +1,4 @@
-"""Test `entrypoint local --engine docker --fault`: what each fault does to containers, and that nothing is left."""
+"""Test `entrypoint local --engine docker --fault`: the effect of each fault on containers, and the clean-up."""
 
 import re
 import subprocess
@@ -20,7 +20,7 @@ LONG = 180.0  # seconds; says when to give up
 
 @dataclass
 class Run:
-    """What a finished `entrypoint local` left."""
+    """The result of a finished `entrypoint local`."""
 
     code: int
     terminal: str
@@ -95,8 +95,8 @@ def test_a_fault_ends_the_job(local, fault):
     assert run.faults[0].startswith(f"fault: {fault}, after ")
 
 
-def test_several_faults_happen_in_turn(local):
-    """The last one waits for a step that is a long way off, as a busy machine takes its time for each."""
+def test_several_faults_happen_in_their_order(local):
+    """The last fault waits for a late step, so that the earlier ones are over even on a busy machine."""
     faults = [
         "late algo-3 for 3",
         f"pause algo-2 when '{BEFORE}' for 2",
@@ -112,7 +112,7 @@ def test_several_faults_happen_in_turn(local):
     assert "[algo-3]" not in before and "started, pid" not in before
 
 
-def test_a_host_that_is_hidden_is_waited_for(local):
+def test_job_waits_for_a_host_without_a_name(local):
     run = local("hide algo-2 for 8", steps=3)
     assert run.code == 0
     assert "started, pid" not in run.terminal.partition("\nfault over after ")[0]
@@ -142,7 +142,7 @@ ERRORS = {"fill": "No space left on device", "readonly": "Read-only file system"
 
 # The same faults of an output folder are rows of the outcome table.
 @pytest.mark.parametrize("action", variants({action: action for action in ERRORS}, "fill"))
-def test_a_model_folder_that_takes_no_more_fails_the_script(local, tmp_path, action):
+def test_full_model_folder_fails_the_script(local, tmp_path, action):
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "train.py").write_text(FULL)
     run = local(f"{action} algo-2:model when 'worker/1] written'", program=tmp_path / "code" / "train.py")

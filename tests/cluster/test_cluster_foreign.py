@@ -1,4 +1,4 @@
-"""Test scripts that were written for AWS's images, in containers, with what SageMaker's SDK sends for them."""
+"""Test scripts for AWS's images in containers, with the hyperparameters that SageMaker's SDK sends."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_an_estimator_trains_evaluates_exports_and_ends(foreign: StartForeign, t
 
 
 def ranks_of(endings: list[Ending]) -> list[dict[str, Any]]:
-    """Return what the ranks wrote, which began with different weights and have ended with the same."""
+    """Return what the ranks wrote; check that they began with different weights and ended with equal ones."""
     ranks = [facts for ending in endings for facts in ending.told.values()]
     assert len({tuple(each["weights"]) for each in ranks}) == 1
     assert len({each["loss"] for each in ranks}) == 1
@@ -47,7 +47,7 @@ def ranks_of(endings: list[Ending]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.more  # as the next one, with a loop of one's own and twice as many ranks
-def test_a_loop_for_the_data_parallel_library_reduces_by_horovod(foreign: StartForeign) -> None:
+def test_data_parallel_loop_averages_gradients_by_horovod(foreign: StartForeign) -> None:
     distribution = {**DATA_PARALLEL, "sagemaker_distributed_dataparallel_custom_mpi_options": SHARED_CORES}
     with foreign("smddp_tape.py", distribution, sagemaker_entrypoint_processes_per_host=2) as job:
         endings = job.all_end(within=400)
@@ -64,7 +64,7 @@ def test_a_loop_for_the_data_parallel_library_reduces_by_horovod(foreign: StartF
         assert (endings[0].ml / "model/1/saved_model.pb").exists()
 
 
-def test_fit_for_the_data_parallel_library_trains_all_ranks_alike(foreign: StartForeign) -> None:
+def test_data_parallel_fit_ends_with_equal_weights_on_all_ranks(foreign: StartForeign) -> None:
     with foreign("smddp_fit.py", DATA_PARALLEL) as job:
         endings = job.all_end(within=400)
         assert [len(ending.told) for ending in endings] == [1, 1], "one rank on a host without GPUs"
@@ -87,7 +87,7 @@ says(lambda: keras.load_model)
 """
 
 
-def test_what_the_data_parallel_library_does_not_cover_says_so(image: str) -> None:
+def test_unsupported_calls_of_the_data_parallel_library_are_reported(image: str) -> None:
     where = "import entrypoint.launcher.plan.distributions.common as common; print(common.STAND_INS)"
     folder = run_alone(image, "python", "-c", where).stdout.strip()
     environment = {"PYTHONPATH": folder, "TF_CPP_MIN_LOG_LEVEL": "3"}

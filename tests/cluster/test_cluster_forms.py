@@ -1,4 +1,4 @@
-"""Test each form of requirements of tests/requirements_forms.py in an image: by pip, and by our installer."""
+"""Test each form of tests/requirements_forms.py in an image, by pip and by the launcher's installer."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ from images import ROOT
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make the folder that all containers read: indexes, certificates, and the program that runs there."""
+    """Make the folder that all containers read: indexes, certificates, and the program."""
     folder = tmp_path_factory.mktemp("forms")
     make(folder / "main", PACKAGES, tools=("setuptools",))
     (folder / "main/more.txt").write_text("plain<2\n")
@@ -38,7 +38,7 @@ def run(image: str, place: Path, form: Path, way: str) -> dict[str, str]:
     "form", [pytest.param(form, id=form.title, marks=() if form.often else pytest.mark.more) for form in FORMS]
 )
 def test_pip_and_our_installer_agree_on_a_form(image: str, place: Path, tmp_path: Path, form: Form) -> None:
-    """Both install the same versions, or what the table says; what is refused has changed nothing."""
+    """Both install the same versions, or the versions of the table. A refused form installs nothing."""
     (tmp_path / "form.json").write_text(as_json(form))
     pip, ours = (run(image, place, tmp_path / "form.json", way) for way in ("pip", "ours"))
     assert pip["came"] == form.pip, pip["log"]

@@ -1,4 +1,4 @@
-"""Test an image for GPUs (TEST_LINE=2.21-gpu TEST_IMAGE=...) on a machine without one; test_image.py tests it, too."""
+"""Test an image for GPUs (TEST_LINE=2.21-gpu TEST_IMAGE=...) on a machine without one, like test_image.py."""
 
 import json
 from pathlib import Path
@@ -14,19 +14,19 @@ DRIVER = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
 pytestmark = pytest.mark.more
 
 
-def test_the_builds_own_check_passes_in_the_image(image: str) -> None:
+def test_check_of_the_build_passes_in_the_image(image: str) -> None:
     check = ("-v", f"{ROOT}/container/gpu/check.py:/check.py:ro")
     assert inside(image, "python", "/check.py", options=check).stdout.startswith("TensorFlow is built with CUDA 1")
 
 
-def test_nvidias_container_runtime_is_told_of_all_gpus(image: str) -> None:
+def test_image_requests_all_gpus_from_nvidias_container_runtime(image: str) -> None:
     variables = json.loads(sh("docker", "image", "inspect", image).stdout)[0]["Config"]["Env"]
     assert {"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility"} <= set(variables)
     assert not [each for each in variables if each.startswith("LD_LIBRARY_PATH=")]
 
 
-def test_the_image_has_no_toolchain_of_cuda(image: str) -> None:
-    """ptxas is not removed: XLA calls it while a job runs."""
+def test_image_has_no_cuda_toolchain(image: str) -> None:
+    """ptxas is the exception, since XLA calls it while a job runs."""
     names = ["nvcc", "cicc", "cudafe++", "fatbinary", "nvlink", "clang*", "*.a", "*.cuh", "cuda*.h", "nccl.h"]
     names += ["cudnn.h", "libcudart.so", "libnccl.so"]  # of the last two, only a linker looks for these names
     words = [word for name in names for word in ("-o", "-name", name)][1:]
@@ -37,8 +37,8 @@ def test_the_image_has_no_toolchain_of_cuda(image: str) -> None:
     assert inside(image, "bash", "-c", headers).stdout == ""
 
 
-def test_tensorflow_opens_all_libraries_and_registers_a_pretended_gpu(image: str, tmp_path: Path) -> None:
-    """TensorFlow opens them by its own paths when a driver reports a GPU; if one is missing, it registers none."""
+def test_tensorflow_loads_all_gpu_libraries_and_registers_a_simulated_gpu(image: str, tmp_path: Path) -> None:
+    """TensorFlow loads the libraries when a driver reports a GPU. If one is missing, it registers no GPU."""
     driver = tmp_path / "driver.so"
     source = Path(__file__).parent / "programs/pretended_driver.c"
     sh("gcc", "-shared", "-fPIC", "-o", str(driver), str(source))
@@ -50,8 +50,8 @@ def test_tensorflow_opens_all_libraries_and_registers_a_pretended_gpu(image: str
 
 
 @pytest.mark.parametrize("driver", [False, True])
-def test_a_job_with_a_gpu_lacks_nothing_but_the_driver(image: str, tmp_path: Path, driver: bool) -> None:
-    """All that our check looks for is there except libcuda.so.1; with that file, nothing is reported."""
+def test_job_with_a_gpu_lacks_only_the_driver(image: str, tmp_path: Path, driver: bool) -> None:
+    """The launcher's check misses only libcuda.so.1. With that file, it reports nothing."""
     write_script(tmp_path, "print('the script runs')\n")
     mounts = {tmp_path: "/opt/ml"}
     if driver:  # a library that is none of a driver

@@ -4,7 +4,7 @@ Its own tests are not in its packages: HOROVOD_SOURCES names a checkout of Horov
 
     git clone --depth 1 --branch v0.28.1 https://github.com/horovod/horovod.git
 
-Those for GPUs are left out. docs/horovod.md has what came of it.
+Tests for GPUs are left out. docs/horovod.md has the results.
 """
 
 import os
@@ -64,13 +64,13 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def told(endings: Iterable[Ending]) -> list[Any]:
-    """Return what each rank has written."""
+    """Return the JSON value that each rank wrote."""
     return [ending.told[f"rank-{rank}"] for rank, ending in enumerate(endings)]
 
 
 @pytest.mark.parametrize("keras", KERASES)
-def test_fit_trains_all_ranks_alike(cluster: StartCluster, keras: str) -> None:
-    """Ranks that start apart, each with its rows, end with the same weights; what they save is used to resume."""
+def test_fit_ends_with_equal_weights_on_all_ranks(cluster: StartCluster, keras: str) -> None:
+    """Ranks start with different weights and rows, and end with equal weights. The next job resumes from these."""
     with cluster(program="horovod_keras.py", hosts=2, mode="mpi", environment={**BUSY, **KERASES[keras]}) as job:
         ranks = told(job.all_end(within=400))
     assert ranks[0] == ranks[1]
@@ -89,8 +89,8 @@ of_default_line = pytest.mark.skipif(LINE != DEFAULT_LINE, reason="the programs 
 
 
 @of_default_line
-def test_code_for_tensorflow_1_trains_by_the_shim(cluster: StartCluster) -> None:
-    """Variables of rank 0 reach all ranks, and gradients are averaged: 100 steps end between the ranks' own rows."""
+def test_tf1_code_trains_through_the_shim(cluster: StartCluster) -> None:
+    """All ranks get the variables of rank 0, and gradients are averaged: 100 steps end between the ranks' own rows."""
     shim = {"ENTRYPOINT_TF1": "shim", "TF_CPP_MIN_LOG_LEVEL": "2", **BUSY}
     with cluster(program="horovod_tf1.py", mode="mpi", hosts=2, environment=shim) as job:
         for rank, ending in enumerate(job.all_end()):
@@ -101,7 +101,7 @@ def test_code_for_tensorflow_1_trains_by_the_shim(cluster: StartCluster) -> None
 
 @of_default_line
 def test_ranks_with_uneven_shards_end_together(cluster: StartCluster, tmp_path: Path) -> None:
-    """unit/library has the counting; this is Horovod's part, and what happens without it."""
+    """unit/library tests the counting of steps. This is Horovod's part, and the case without it."""
     source = tmp_path / "data"
     for name, records in {"a": 21, "b": 19, "c": 10}.items():  # algo-1 gets a and c, algo-2 gets b
         tfrecords(source / name, [records], start=1)

@@ -1,4 +1,4 @@
-"""Test what a container has of its machine: memory and CPU time up to a limit, EFA's devices, a GPU that is none."""
+"""Test resources of a container: limits of memory and CPU time, EFA's devices, and a simulated GPU."""
 
 import re
 from collections.abc import Callable
@@ -10,7 +10,7 @@ StartCluster = Callable[..., Cluster]
 LIMIT = "400m"
 
 
-def test_a_process_that_the_kernel_kills_for_memory_is_reported_with_the_limit(cluster: StartCluster) -> None:
+def test_process_killed_for_memory_is_reported_with_the_limit(cluster: StartCluster) -> None:
     # The setting shows that it is not tried again, though it was killed by a signal.
     environment = {"ENTRYPOINT_RESTARTS": "3", "ENTRYPOINT_PROCESSES_PER_HOST": "2"}
     with cluster(program="hogs.py", mode="mpi", hyperparameters={"on": "algo-2"}, environment=environment) as job:
@@ -22,8 +22,8 @@ def test_a_process_that_the_kernel_kills_for_memory_is_reported_with_the_limit(c
         assert "algo-2 rank 2" in (first.ml / "output/data/entrypoint-algo-1.txt").read_text()
 
 
-def test_a_quota_of_cpu_time_is_seen(image: str) -> None:
-    """TensorFlow sees the CPUs, not how much of their time the container may use."""
+def test_thread_counts_follow_the_quota_of_cpu_time(image: str) -> None:
+    """TensorFlow counts the CPUs, but ignores the container's quota of CPU time."""
     for limits, threads in ((["--cpus", "1", "--cpuset-cpus", "0,1"], "1"), (["--cpuset-cpus", "0"], None)):
         result = run_alone(image, "entrypoint", "plan", "--hosts", "1", "--mode", "single", limits=limits)
         assert result.returncode == 0, result.stdout
@@ -32,7 +32,7 @@ def test_a_quota_of_cpu_time_is_seen(image: str) -> None:
 
 
 def test_ranks_get_the_variables_for_their_hosts_efa(cluster: StartCluster, tmp_path: Path) -> None:
-    """EFA's device files are faked; there is no adapter, and nothing uses one."""
+    """The device files of EFA are simulated. There is no adapter, and no program uses one."""
     vendor, uverbs = tmp_path / "class/infiniband/rdmap0s6/device/vendor", tmp_path / "dev/uverbs0"
     for file, text in ((vendor, "0x1d0f\n"), (uverbs, "")):
         file.parent.mkdir(parents=True)
@@ -47,7 +47,7 @@ def test_ranks_get_the_variables_for_their_hosts_efa(cluster: StartCluster, tmp_
             assert "warning: NCCL" not in ending.log  # without GPUs it is not used
 
 
-def test_a_gpu_that_the_image_cannot_use_fails_the_job_if_asked_for(image: str, tmp_path: Path) -> None:
+def test_unusable_gpu_fails_the_job_if_configured(image: str, tmp_path: Path) -> None:
     """The container has the device file of a GPU, as from NVIDIA's runtime. Other settings: local/test_gpu_check.py."""
     write_script(tmp_path, "print('the script runs')\n")
     device = ("--device", "/dev/null:/dev/nvidia0")

@@ -26,7 +26,7 @@ WANTED = 0.45  # of what it had not seen, by masks; it reaches 0.6 and more
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the wheels that requirements.txt names; the hosts have no index."""
+    """Return a folder with the wheels of requirements.txt, since the hosts have no index."""
     return download(tmp_path_factory.mktemp("wheels"), "--no-deps", "-r", str(MASKRCNN / "requirements.txt"))
 
 
@@ -47,7 +47,7 @@ def test_two_hosts_learn_shapes(
     wheels: Path,
     shapes: Path,
 ) -> None:
-    """That a training which is stopped goes on: local/test_maskrcnn.py."""
+    """local/test_maskrcnn.py tests that a stopped training resumes."""
     with cluster(
         code=MASKRCNN,
         hosts=2,
@@ -71,7 +71,7 @@ def test_two_hosts_learn_shapes(
 
 
 def found_by_serve(image: str, model: Path, shapes: Path) -> float:
-    """Return which part of the shapes of ten images `serve` finds, with their class and at least half of their box."""
+    """Return the share of shapes in ten images that `serve` finds, with the right class and an IoU of at least 0.5."""
     content = json.loads((shapes / "annotations/instances_val.json").read_text())
     images = content["images"][:10]
     answers = predictions(image, model, [shapes / "val" / each["file_name"] for each in images])

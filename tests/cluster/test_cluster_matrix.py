@@ -1,6 +1,6 @@
 """Test every cell of the matrix of one line (TEST_LINE, 2.14 by default): two hosts, three weights.
 
-On our image of it; and on a stand-in for AWS's with our entrypoint, which TEST_AWS_IMAGE names, or make_aws.sh makes.
+They run on our image, and on a stand-in for AWS's with our entrypoint (TEST_AWS_IMAGE, else made by make_aws.sh).
 """
 
 import os
@@ -25,7 +25,7 @@ CELLS = [cell for cell in ALL if cell not in NEVER or NEVER[cell].text]
 
 @pytest.fixture(scope="session")
 def of_line(image: str) -> None:
-    """Check that the image is of the tested line: the page's cells are of that line only."""
+    """Check that the image belongs to the tested line, whose cells the page shows."""
     command = """if True:
         from importlib.metadata import distributions
         names = ("tensorflow", "tensorflow-cpu", "tensorflow_cpu")
@@ -55,7 +55,7 @@ def onto_aws(aws: str) -> Iterator[str]:
 @pytest.mark.more
 @pytest.mark.timeout(2 * BUILD)  # the first waits for a stand-in
 @pytest.mark.parametrize("where, way, name", CELLS, ids=["-".join(cell).replace(ON, "-on") for cell in CELLS])
-def test_a_cell_of_the_matrix_trains_or_logs_why_not(
+def test_cell_of_the_matrix_trains_or_logs_the_reason(
     request: pytest.FixtureRequest, tmp_path: Path, where: str, way: str, name: str
 ) -> None:
     interface, never = LINES[LINE][name], NEVER.get((where, way, name))

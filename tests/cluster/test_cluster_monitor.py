@@ -35,7 +35,7 @@ def run(cluster: StartCluster, script: str, mode: str, **environment: str) -> Cl
     return cluster(code=script, hosts=2, mode=mode, environment={**BUSY, **environment})
 
 
-def test_ranks_whose_tape_is_not_wrapped_are_said_to_train_alone(cluster: StartCluster) -> None:
+def test_ranks_with_an_unwrapped_tape_are_reported_as_training_alone(cluster: StartCluster) -> None:
     """local/test_monitor_local.py has jobs that exchange gradients, and other ways to train alone."""
     with run(cluster, NOT_WRAPPED, "mpi") as job:
         # A verdict takes as many steps, however slow they are.
@@ -61,8 +61,8 @@ read_more_data()
 """
 
 
-def test_ranks_with_uneven_batches_are_a_hang_that_names_who_is_missing(cluster: StartCluster) -> None:
-    """Rank 0 is away and the other is in a collective; Horovod's own thread keeps CPUs busy on every host.
+def test_hang_report_of_uneven_batches_names_the_missing_rank(cluster: StartCluster) -> None:
+    """Rank 0 has no batch and the other rank waits in a collective. Horovod's thread keeps CPUs busy on every host.
 
     The coordinator has records of all hosts, with samples by its control group, and the report made of them.
     """

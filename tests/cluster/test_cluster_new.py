@@ -1,4 +1,4 @@
-"""Test the projects of `entrypoint new` in the image: they learn, continue from a checkpoint, and save one model."""
+"""Test the projects of `entrypoint new` in the image: they learn, resume from a checkpoint, and save one model."""
 
 import os
 import re
@@ -19,14 +19,14 @@ def project(folder: Path, mode: str) -> Path:
 
 
 def call(folder: Path, *words: str, image: str) -> str:
-    """Run a module of this Python in a project; return what it prints."""
+    """Run a module of this Python in a project; return its output."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "IMAGE": image}
     return sh(sys.executable, "-m", *words, within=PATIENCE, cwd=folder, env=environment).stdout
 
 
 @pytest.mark.parametrize("mode", variants({"single": "single", "mpi": "mpi"}, "single"))
-def test_its_own_test_passes(image: str, tmp_path: Path, mode: str) -> None:
-    """Of mode mpi in containers, as Horovod is not installed beside the tests."""
+def test_test_of_a_new_project_passes(image: str, tmp_path: Path, mode: str) -> None:
+    """The test of mode mpi runs in containers, since Horovod is not installed beside the tests."""
     words = ("pytest", "-p", "no:cacheprovider", "-q", f"--basetemp={tmp_path / 'tests'}")
     assert "1 passed" in call(project(tmp_path, mode), *words, image=image)
     assert (tmp_path / "tests/test_it_learns0/out/algo-1/ml/output/success").exists()
@@ -34,7 +34,7 @@ def test_its_own_test_passes(image: str, tmp_path: Path, mode: str) -> None:
 
 @pytest.mark.more  # the one above runs a job in containers, and unit/test_new.py reads all projects
 @pytest.mark.parametrize("mode", ["ps", "mwms", "mpi"])
-def test_the_next_job_goes_on(image: str, tmp_path: Path, mode: str) -> None:
+def test_next_job_of_a_new_project_resumes(image: str, tmp_path: Path, mode: str) -> None:
     folder, kept, steps = project(tmp_path, mode), tmp_path / "kept", []
     kept.mkdir()
     command = ["entrypoint", "local", "src/train.py", "--mode", mode, "--hosts", "2", "--engine", "docker"]

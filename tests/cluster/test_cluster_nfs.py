@@ -1,4 +1,4 @@
-"""Test a job of parameter servers that keeps its parts and its model on NFS, which each of its hosts mounts itself."""
+"""Test a ps job that saves checkpoint parts and model on NFS. Each host mounts it separately."""
 
 import os
 import re
@@ -45,8 +45,8 @@ def hosts_of(folder: Path, steps: int) -> dict[str, Path]:
     return {host: folder / host / "ml" for host in HOSTS}
 
 
-def test_each_parameter_server_writes_its_part_and_the_next_job_resumes(share: Share, tmp_path: Path) -> None:
-    """And the chief of another host brings the parts together, and exports its model there."""
+def test_each_ps_writes_its_part_and_the_next_job_resumes(share: Share, tmp_path: Path) -> None:
+    """The chief on another host merges the parts, and exports its model to the same share."""
     import tensorflow as tf
 
     kept = None  # the step of the first job's last checkpoint; workers may go some steps too far

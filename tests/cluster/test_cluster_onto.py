@@ -1,6 +1,6 @@
 """Test `./build.sh --on IMAGE`: our entrypoint on other people's images.
 
-These are stand-ins; AWS's cannot be pulled here.
+The images are stand-ins, since AWS's cannot be pulled here.
 """
 
 import json
@@ -34,7 +34,7 @@ def like_aws(image: str, images: Images) -> str:
 
 @pytest.fixture(scope="module")
 def onto(like_aws: str, images: Images) -> tuple[str, str]:
-    """Return the image on which our entrypoint was put, and the output."""
+    """Return the image with our entrypoint on it, and the output of the build."""
     return images.on(like_aws)
 
 
@@ -49,12 +49,12 @@ def config(image: str) -> dict:
 
 
 def frozen(image: str) -> str:
-    """Return everything in an image's Python."""
+    """Return the packages and versions in an image's Python."""
     words = ["find", "/opt/venv", "-type", "f", "-not", "-name", "*.pyc", "-printf", "%p %s\n"]
     return sh(*DOCKER_RUN, "--entrypoint", "", image, *words).stdout
 
 
-def test_the_build_says_which_modes_will_run(onto: tuple[str, str]) -> None:
+def test_build_prints_the_modes_that_will_run(onto: tuple[str, str]) -> None:
     said = onto[1]
     assert re.search(r"^Python 3\.\d+\.\d+: /opt/venv/bin/python$", said, re.MULTILINE)
     for mode in ("single", "ps", "mwms", "mpi"):
@@ -62,7 +62,7 @@ def test_the_build_says_which_modes_will_run(onto: tuple[str, str]) -> None:
     assert 'our entrypoint takes the place of its own (["bash","-m","/usr/local/bin/entrypoint.sh"])' in said
 
 
-def test_nothing_of_the_image_is_changed(like_aws: str, onto: tuple[str, str]) -> None:
+def test_build_leaves_the_base_image_unchanged(like_aws: str, onto: tuple[str, str]) -> None:
     before, after = config(like_aws), config(onto[0])
     assert frozen(onto[0]) == frozen(like_aws)
     environment = {line.partition("=")[0]: line.partition("=")[2] for line in after["Env"]}
@@ -73,7 +73,7 @@ def test_nothing_of_the_image_is_changed(like_aws: str, onto: tuple[str, str]) -
     assert after["Cmd"] == ["train"] and "docker-entrypoint" in after["Entrypoint"][0]
 
 
-def test_no_trace_of_the_build_is_left(onto: tuple[str, str]) -> None:
+def test_built_image_has_no_trace_of_the_build(onto: tuple[str, str]) -> None:
     told = json.dumps(config(onto[0])) + sh("docker", "history", "--no-trunc", onto[0]).stdout
     assert not [word for word in ("ca-bundle", "_PROXY", "_proxy", "PIP_INDEX_URL") if word in told]
     found = run_alone(
@@ -82,7 +82,7 @@ def test_no_trace_of_the_build_is_left(onto: tuple[str, str]) -> None:
     assert found.stdout == ""
 
 
-def test_our_programs_come_first_and_have_packages_of_their_own(onto: tuple[str, str]) -> None:
+def test_launcher_programs_come_first_on_path_with_their_own_packages(onto: tuple[str, str]) -> None:
     found = run_alone(
         onto[0], "sh", "-c", "command -v train serve entrypoint; python -c 'import flask; print(flask.__version__)'"
     )
@@ -107,7 +107,7 @@ def test_ranks_on_two_hosts_need_no_ssh(onto: tuple[str, str], tmp_path: Path) -
 
 
 @pytest.mark.more
-def test_ranks_may_be_of_a_user_who_is_not_root(like_aws: str, images: Images, tmp_path: Path) -> None:
+def test_ranks_run_as_a_user_other_than_root(like_aws: str, images: Images, tmp_path: Path) -> None:
     """The user has no home, where Open MPI looks for one, and sh for a shell, so that mpirun needs more than orted."""
     name, said = images.on(
         images.build("ARG IMAGE\nFROM ${IMAGE}\nRUN useradd --no-create-home trainer\nUSER trainer\n", IMAGE=like_aws)
@@ -122,7 +122,7 @@ def test_ranks_may_be_of_a_user_who_is_not_root(like_aws: str, images: Images, t
 
 @pytest.fixture(scope="module")
 def bare(images: Images) -> tuple[str, str]:
-    """Return Debian's Python without pip, for a user who is not root, and the build's output."""
+    """Return an image with Debian's Python without pip and a user other than root, and the build's output."""
     image = images.build((HERE / "bare.Dockerfile").read_text(), IMAGE=debian())
     environment = dict(os.environ)
     index = environment.pop("PIP_INDEX_URL", "") or PyPI.simple_url
@@ -132,7 +132,7 @@ def bare(images: Images) -> tuple[str, str]:
 
 
 @pytest.mark.more
-def test_a_stop_ends_hosts_whose_python_has_no_pip(bare: tuple[str, str], tmp_path: Path) -> None:
+def test_sigterm_ends_hosts_whose_python_has_no_pip(bare: tuple[str, str], tmp_path: Path) -> None:
     name, said = bare
     assert "this Python has no pip: taking one from" in said and "runs as user trainer" in said
     assert config(name)["User"] == "trainer"
@@ -153,7 +153,7 @@ def test_a_stop_ends_hosts_whose_python_has_no_pip(bare: tuple[str, str], tmp_pa
         ("ps", 2, ["tensorflow"]),
     ],
 )
-def test_what_a_mode_lacks_is_said_at_the_start(
+def test_missing_packages_of_a_mode_are_reported_at_the_start(
     bare: tuple[str, str], tmp_path: Path, mode: str, hosts: int, names: list[str]
 ) -> None:
     with Cluster(bare[0], tmp_path, program="tells.py", hosts=hosts, mode=mode, open_to_all=True) as job:
@@ -181,8 +181,8 @@ def test_a_dry_run_builds_nothing(like_aws: str, images: Images) -> None:
     assert sh("docker", "image", "inspect", "tfe-never-built", check=False).returncode != 0
 
 
-def test_a_build_that_fails_leaves_no_container(like_aws: str, images: Images) -> None:
-    """Docker's older builder keeps the container of the step that failed, if it is not told otherwise."""
+def test_failed_build_leaves_no_container(like_aws: str, images: Images) -> None:
+    """Docker's older builder keeps the container of the failed step, unless an option forbids that."""
     done = images.try_on(like_aws, "--python", "/no/such/python")
     assert done.returncode != 0 and "/no/such/python" in done.stdout + done.stderr
     assert sh("docker", "ps", "--all", "--quiet", "--filter", f"ancestor={like_aws}").stdout == ""
@@ -195,7 +195,7 @@ def test_a_missing_image_is_refused(images: Images) -> None:
 
 
 def test_an_image_for_other_machines_is_refused(like_aws: str, images: Images, tmp_path: Path) -> None:
-    """docker describes it as it describes one for ARM."""
+    """docker's description of the image is that of an image for ARM."""
     real = shutil.which("docker")
     docker = tmp_path / "docker"
     docker.write_text(f'#!/bin/sh\ncase "$*" in *Architecture*) echo linux/arm64 ;; *) exec {real} "$@" ;; esac\n')
@@ -206,7 +206,7 @@ def test_an_image_for_other_machines_is_refused(like_aws: str, images: Images, t
 
 
 @pytest.mark.more
-def test_an_image_with_an_old_python_is_refused(like_aws: str, images: Images) -> None:
+def test_image_with_an_old_python_is_refused(like_aws: str, images: Images) -> None:
     old = images.build(
         """
         ARG IMAGE

@@ -62,7 +62,7 @@ def test_a_rank_that_fails_is_named_by_all_hosts(start: Start, action: str, code
         assert str(first.failure).startswith(f"algo-2 rank 1 ({what}")
 
 
-def test_ranks_save_for_longer_than_prrte_gives_them(start: Start) -> None:
+def test_ranks_have_time_to_save_beyond_the_limit_of_prrte(start: Start) -> None:
     """PRRTE kills 0.25 s after SIGTERM; the last rank takes 3 s, and the first ended long before."""
     with start("mpi_saves.py", sagemaker_mpi_num_of_processes_per_host=2) as job:
         job.sees("asleep", times=2)
@@ -71,7 +71,7 @@ def test_ranks_save_for_longer_than_prrte_gives_them(start: Start) -> None:
         assert [job.log(host).count("] saved") for host in job.hosts] == [2, 2]
 
 
-def test_a_host_that_is_killed_is_lost(start: Start) -> None:
+def test_killed_host_is_reported_as_lost(start: Start) -> None:
     waits = "from mpi4py import MPI\nimport time\nprint('at work', flush=True)\ntime.sleep(600)\n"
     with start("train.py", 3, code=waits) as job:
         job.sees("] at work")

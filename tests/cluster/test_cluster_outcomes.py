@@ -1,7 +1,7 @@
-"""Test how real training ends, by TensorFlow and Horovod in containers. docs/outcomes.md has the rest of the endings.
+"""Test the end of real trainings by TensorFlow and Horovod in containers. docs/outcomes.md has all other endings.
 
-Here the processes that are left behind say things of their own, such as "Horovod has been shut down" or "Collective ops
-is aborted": the explanation must still be the first thing that went wrong. Figures are printed; limits are generous.
+The surviving processes print their own errors, such as "Horovod has been shut down" or "Collective ops is aborted".
+The failure text must still name the first fault. Figures are printed; limits are generous.
 """
 
 import json
@@ -36,7 +36,7 @@ SOON = 60  # seconds; says that nothing hung, however busy the machine. The figu
 
 
 def train(cluster: StartCluster, way: str, **hyperparameters: str) -> Cluster:
-    """Train in one of the ways of the outcome table: on three hosts with parameter servers, on two without."""
+    """Train in one of the modes of the outcome table, on three hosts in mode ps, else on two."""
     mode, _, workers = way.partition(" ")
     return cluster(
         program="trains_tf1.py" if way == "ps script" else "trains.py",
@@ -48,7 +48,7 @@ def train(cluster: StartCluster, way: str, **hyperparameters: str) -> Cluster:
 
 
 def trained(job: Cluster, way: str) -> None:
-    """Wait until all scripts are in the middle of it."""
+    """Wait until all scripts take steps."""
     job.sees("] step 5", *(["algo-1"] if way == "ps server" else job.hosts))
 
 
@@ -57,7 +57,7 @@ def last_end(endings: Iterable[Ending]) -> float:
 
 
 class Row(NamedTuple):
-    """A fault of a training, and how all hosts end; `process` is the one that a process is killed by, by its words."""
+    """A fault of a training, and the end of all hosts. `process`: words of the process to kill."""
 
     way: str
     host: str
@@ -91,7 +91,7 @@ NAMED = {f"{row.way}, {row.host} {row.fault}, {row.cause.split(' (')[0]}": (row,
 
 # In each default run test_cluster_faults.py kills a worker and its host, local/test_outcome_table.py one of each kind.
 @pytest.mark.parametrize("row", variants(NAMED, "mwms, algo-2 raises, worker/1", f"mpi, algo-1 {LOST}, {GONE}"))
-def test_all_hosts_end_by_the_first_cause(cluster: StartCluster, figure: Figure, row: Row) -> None:
+def test_all_hosts_report_the_first_cause(cluster: StartCluster, figure: Figure, row: Row) -> None:
     with train(cluster, row.way, **({"raises": row.host} if row.fault == RAISES else {})) as job:
         began = None
         if row.fault != RAISES:
@@ -114,7 +114,7 @@ def test_all_hosts_end_by_the_first_cause(cluster: StartCluster, figure: Figure,
 
 @pytest.mark.parametrize("way", variants({way: way for way in ("ps server", "mwms", "mpi")}, "mpi"))
 def test_training_that_is_stopped_saves(cluster: StartCluster, figure: Figure, way: str) -> None:
-    """The weight is on a parameter server, or agreed on by all: the others must still run."""
+    """Saving needs the parameter server or all workers, so these must still run."""
     with train(cluster, way) as job:
         trained(job, way)
         job.stop()
@@ -134,7 +134,7 @@ time.sleep(3)
 """
 
 
-def test_stop_before_the_launcher_is_up_ends_the_host(cluster: StartCluster, tmp_path: Path) -> None:
+def test_sigterm_before_the_launcher_starts_ends_the_host(cluster: StartCluster, tmp_path: Path) -> None:
     """Linux drops a signal for a PID 1 that has no handler yet, unless it is blocked."""
     train = tmp_path / "train"
     own = (Path(__file__).parents[2] / "container/train").read_text()

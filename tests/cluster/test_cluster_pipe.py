@@ -17,8 +17,8 @@ FOREIGN = Path(__file__).resolve().parents[1] / "programs/foreign"
 StartCluster = Callable[..., Cluster]
 
 
-def test_the_operator_and_our_reader_take_turns(image: str, tmp_path: Path) -> None:
-    """They read the same from all formats; each continues with the next pass, whichever had the last one."""
+def test_operator_and_launchers_reader_alternate_on_one_pipe(image: str, tmp_path: Path) -> None:
+    """Both readers return the same records of all formats, and continue with the next pass after the other one."""
     formats = ("TFRecord", "RecordIO", "TextLine")
     for folder in ("input/config", "input/data"):
         (tmp_path / folder).mkdir(parents=True)
@@ -47,7 +47,7 @@ def test_the_operator_and_our_reader_take_turns(image: str, tmp_path: Path) -> N
 @pytest.mark.more  # test_cluster_sharding.py has the operator and passes that are dealt out
 @pytest.mark.skipif(LINE != DEFAULT_LINE, reason="sagemaker-tensorflow has no release for this TensorFlow")
 def test_ranks_with_a_channel_each_read_every_record_once(cluster: StartCluster, tmp_path: Path) -> None:
-    """It reads as the DeepFM article does, with two ranks on each of two hosts: each record once in each pass."""
+    """The script reads as in the DeepFM article, with two ranks on each of two hosts."""
     first = tfrecords(tmp_path / "training", [13, 7, 1, 20, 6], 0)
     second = tfrecords(tmp_path / "training-2", [2, 9, 4], 100)
     evaluation = tfrecords(tmp_path / "evaluation", [5, 3], 200)

@@ -9,8 +9,8 @@ from proxies import proxy
 from images import LINE
 
 
-def test_hosts_meet_beside_a_proxy_that_swallows(cluster: Callable[..., Cluster]) -> None:
-    """Workers show it for gRPC; the image of one line has jax."""
+def test_hosts_connect_despite_an_unresponsive_proxy(cluster: Callable[..., Cluster]) -> None:
+    """Workers test this for gRPC. Only the image of one line has jax."""
     mode = "jax" if LINE == JAX_LINE else "mwms"
     with proxy(docker_bridge()) as (url, asked):
         environment = {

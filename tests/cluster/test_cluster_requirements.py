@@ -1,4 +1,4 @@
-"""Test requirements on two hosts: packages of the image that belong together keep their versions, whatever is required.
+"""Test requirements on two hosts: pinned packages of the image keep their versions with any requirements.
 
 The index is a folder that both hosts read, with packages of a few lines (tests/requirements_forms.py).
 """
@@ -33,7 +33,7 @@ print("told", "fits-once", importlib.metadata.version("fits-once"))
 
 @pytest.fixture(scope="session")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make the index, with a NumPy that TensorFlow does not load with, and a TensorBoard that it does not miss."""
+    """Make the index, with a NumPy that breaks TensorFlow's import, and a TensorBoard that does not."""
     own = [each for each in PACKAGES if each.name != "numpy"]
     more = [Package("numpy", "99", module=LOADS_NOT), Package("tensorboard", "99")]
     return make(tmp_path_factory.mktemp("index"), [*own, *more], tools=("setuptools",))
@@ -64,8 +64,8 @@ def cause(endings: list[Ending]) -> str:
     return str(endings[0].failure).splitlines()[0]
 
 
-def test_a_library_that_asks_for_tensorflow_installs_nothing_of_it(start: StartCluster) -> None:
-    """The script, pip and uv in it see the same versions, and keep them."""
+def test_library_that_requires_tensorflow_leaves_tensorflow_unchanged(start: StartCluster) -> None:
+    """The script and pip and uv within it find the same versions, and keep them."""
     with start("asks-tensorflow\nfits-once\n", ASKS) as job:
         for ending in job.all_end():
             assert "installed 2 packages by uv in " in ending.log
@@ -76,8 +76,8 @@ def test_a_library_that_asks_for_tensorflow_installs_nothing_of_it(start: StartC
             assert (plain, numpy, version) == ("uv plain 0", "uv numpy>=99 1", "fits-once 1")
 
 
-def test_what_cannot_be_met_ends_all_hosts_with_one_cause(start: StartCluster) -> None:
-    """Nothing was installed then: not what the other line asks for either. More of these: requirements_forms.py."""
+def test_unsatisfiable_requirements_end_all_hosts_with_one_cause(start: StartCluster) -> None:
+    """No package is installed, not even that of the other line. requirements_forms.py has more cases."""
     with start("plain\nfits-once==2\n") as job:
         endings = job.all_end(CODE)
         first = cause(endings)
@@ -91,7 +91,7 @@ def test_what_cannot_be_met_ends_all_hosts_with_one_cause(start: StartCluster) -
 
 
 @pytest.mark.more
-def test_a_shell_script_that_installs_keeps_the_images_versions(start: StartCluster) -> None:
+def test_pip_in_a_shell_script_keeps_the_images_versions(start: StartCluster) -> None:
     script = """
 pip install -r requirements.txt && echo "told pip $?"
 pip install fits-never || echo "told pip $?"
@@ -104,7 +104,7 @@ python -c 'import importlib.metadata as found; print("told", found.version("fits
 
 
 @pytest.mark.more
-def test_a_package_that_is_replaced_on_purpose_is_checked_and_named(start: StartCluster) -> None:
+def test_package_replaced_on_request_is_checked_and_logged(start: StartCluster) -> None:
     with start("tensorboard==99\n", environment={"ENTRYPOINT_REPLACE": "tensorboard"}) as job:
         for ending in job.all_end():
             assert told(ending) == ["it"]
@@ -114,7 +114,7 @@ def test_a_package_that_is_replaced_on_purpose_is_checked_and_named(start: Start
 
 
 @pytest.mark.more
-def test_a_replacement_with_which_tensorflow_does_not_load_ends_the_job(start: StartCluster) -> None:
+def test_replacement_that_breaks_tensorflow_ends_the_job(start: StartCluster) -> None:
     with start("numpy==99\n", environment={"ENTRYPOINT_REPLACE": "numpy"}) as job:
         endings = job.all_end(CODE)
         first = cause(endings)
@@ -124,8 +124,8 @@ def test_a_replacement_with_which_tensorflow_does_not_load_ends_the_job(start: S
 
 
 @pytest.mark.more
-def test_hosts_that_get_different_versions_are_named_with_the_package(start: StartCluster) -> None:
-    """As if the index had changed meanwhile."""
+def test_package_with_different_versions_is_named_with_its_hosts(start: StartCluster) -> None:
+    """The index changes between the installs, so hosts get different versions."""
     older = {"algo-2": {"PIP_CONSTRAINT": "/opt/ml/code/limits.txt"}}
     with start("plain\nother\n", host_environment=older, files={"limits.txt": "plain<2\n"}) as job:
         endings = job.all_end(CONFIG)
@@ -135,7 +135,7 @@ def test_hosts_that_get_different_versions_are_named_with_the_package(start: Sta
 
 
 @pytest.mark.more
-def test_a_warm_pool_keeps_what_uv_has_built(image: str, index: Path, tmp_path: Path) -> None:
+def test_warm_pool_keeps_wheels_that_uv_built(image: str, index: Path, tmp_path: Path) -> None:
     write_script(tmp_path / "ml", "print('told it')\n")
     (tmp_path / "ml/code/requirements.txt").write_text("legacy\n")
     mounts = {tmp_path / "ml": "/opt/ml", index: "/index:ro", tmp_path / "warm": "/warm"}

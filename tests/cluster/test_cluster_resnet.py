@@ -1,4 +1,4 @@
-"""Test examples/resnet in containers: ranks on two hosts learn from photographs, `serve` answers with their model."""
+"""Test examples/resnet in containers: ranks on two hosts learn from photographs; `serve` answers with their model."""
 
 import re
 import subprocess
@@ -24,7 +24,7 @@ EPOCHS = 4
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Cut pieces of two photographs by the example's own tools: folders of JPEGs, and TFRecord files."""
+    """Cut two photographs into pieces by the example's own tools; return folders of JPEGs and TFRecord files."""
     pytest.importorskip("tensorflow")
     pytest.importorskip("sklearn")
     folder = tmp_path_factory.mktemp("resnet")
@@ -45,11 +45,12 @@ def tool(folder: Path, name: str, *arguments: str) -> None:
     subprocess.run(command, cwd=folder, check=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
 
 
-def test_photographs_are_streamed_and_learned(image: str, cluster: StartCluster, figure: Figure, photos: Path) -> None:
-    """With a small network, since ResNet-50 on four ranks is too much for two CPUs. All else is the same.
+def test_resnet_learns_from_streamed_photographs(
+    image: str, cluster: StartCluster, figure: Figure, photos: Path
+) -> None:
+    """The network is small, since ResNet-50 on four ranks is too much for two CPUs.
 
-    Each rank of a host has a pipe with its part of the images, of which its fellow on the other host takes every other
-    one.
+    Each rank of a host has its own pipe. It shares the images of that pipe with one rank on the other host.
     """
     pipes = {
         f"training-{half}": LocalChannel(
@@ -90,8 +91,8 @@ def test_photographs_are_streamed_and_learned(image: str, cluster: StartCluster,
         assert all(answer["label"] == answer["probabilities"].index(max(answer["probabilities"])) for answer in answers)
 
 
-def test_resnet_50_on_noise_prints_the_table_of_scaling(cluster: StartCluster, figure: Figure) -> None:
-    """The first rank alone, then both, each on a host of its own."""
+def test_resnet_50_benchmark_prints_the_table_of_scaling(cluster: StartCluster, figure: Figure) -> None:
+    """The first rank runs alone, then both run, each on its own host."""
     hyperparameters = {**SMALL, "synthetic": True, "image-size": 32, "batch-size": 2, "steps": 3}
     with cluster(code=RESNET, mode="mpi", hosts=2, environment=BUSY, hyperparameters=hyperparameters) as job:
         first, _ = job.all_end(within=420)

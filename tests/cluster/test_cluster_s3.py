@@ -38,7 +38,7 @@ def s3(image):
         sh("docker", "network", "rm", network)
 
 
-def test_a_job_keeps_all_in_s3_and_the_next_one_resumes(image, s3, tmp_path):
+def test_next_job_resumes_from_checkpoints_in_s3(image, s3, tmp_path):
     network, endpoint, client = s3
     environment = variables(endpoint)
     for run, begins in enumerate((r"begins at epoch 0 from None", f"begins at epoch 1 from {WHERE}/kept/")):
@@ -60,8 +60,8 @@ def test_a_job_keeps_all_in_s3_and_the_next_one_resumes(image, s3, tmp_path):
 
 
 @pytest.mark.more
-def test_parameter_servers_keep_their_parts_in_s3(cluster, s3):
-    """As in the DeepFM article: TF1's code unchanged, and `model_dir` an address in S3."""
+def test_ps_save_their_parts_to_s3(cluster, s3):
+    """As in the DeepFM article, TF1 code runs unchanged with an S3 address as `model_dir`."""
     _, endpoint, client = s3
     code = (FOREIGN / "estimator.py").read_text()
     # tensorflow_io renames no folder that has one in it (FailedPreconditionError), as exporters do.

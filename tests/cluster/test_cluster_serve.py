@@ -17,7 +17,7 @@ BATCH = {
 }
 
 
-def test_a_container_answers_and_stops(image: str, tmp_path: Path) -> None:
+def test_serving_container_answers_and_stops(image: str, tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     subprocess.run([sys.executable, MAKES_MODELS, tmp_path], check=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
     environment = {"SAGEMAKER_BIND_TO_PORT": "9000", **BATCH}

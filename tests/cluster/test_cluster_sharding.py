@@ -1,4 +1,4 @@
-"""Test sharding: however data are shared, the processes of a job together read each record once in each pass."""
+"""Test that all processes of a job together read each record once in each pass, for each way of sharing data."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ READER = "operator" if LINE == DEFAULT_LINE else "own"
 def test_every_record_is_read_once_in_every_pass(
     cluster: Callable[..., Cluster], tmp_path: Path, mode: str, reader: str
 ) -> None:
-    """By two processes on each of two hosts."""
+    """Two processes run on each of two hosts."""
     data = make(tmp_path / "data", CELLS)
     assert len(data.channels) == 28
     with cluster(

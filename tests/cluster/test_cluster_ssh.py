@@ -1,6 +1,6 @@
 """Test the ssh of the image's mpirun, from inside a running job of three hosts: keys, ports, and who can log in.
 
-What the key can start, and the daemon's settings: local/test_ssh.py and unit/programs/test_forced_command.py.
+local/test_ssh.py and unit/programs/test_forced_command.py test allowed commands and the daemon's settings.
 """
 
 import io
@@ -49,7 +49,7 @@ def test_only_the_coordinator_can_log_in(job: Cluster) -> None:
     assert "Permission denied (publickey)" in denied.stderr
 
 
-def test_every_host_has_a_key_of_its_own_for_its_owner_only(job: Cluster) -> None:
+def test_every_host_has_its_own_key_for_its_owner_only(job: Cluster) -> None:
     keys = {job.exec(host, "cat", "/run/entrypoint/ssh/host_key.pub").stdout.split()[1] for host in job.hosts}
     assert len(keys) == len(job.hosts)
     for host in job.hosts:
@@ -58,8 +58,8 @@ def test_every_host_has_a_key_of_its_own_for_its_owner_only(job: Cluster) -> Non
         assert set(modes) == {"600"}
 
 
-def test_no_private_key_outlives_the_job(job: Cluster) -> None:
-    """Last, since it ends the job. A container that has ended still has its files."""
+def test_private_keys_are_removed_at_the_end_of_the_job(job: Cluster) -> None:
+    """This test is the last, since it ends the job. An ended container still has its files."""
     job.stop()
     job.wait()
     for host in job.hosts:

@@ -1,4 +1,4 @@
-"""Test jobs that end well: where each process runs, and what it is given."""
+"""Test successful jobs: the host, the arguments and the environment of each process."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ NASTY = (NASTY * 60)[:2500]
 
 
 # Of the other modes tests/configs has the plans; training in them: test_cluster_foreign.py, test_cluster_compose.py.
-def test_ranks_have_their_own_hosts_environment(
+def test_ranks_have_the_environment_of_their_host(
     cluster: Callable[..., Cluster], figure: Callable[[str, float], None]
 ) -> None:
     options = "-x FROM_OPTIONS=yes --mca btl_base_verbose 0"
@@ -58,7 +58,7 @@ def test_ranks_have_their_own_hosts_environment(
 
 
 def test_entrypoint_local_runs_hosts_as_containers(image: str, tmp_path: Path) -> None:
-    """What a user does on a machine with Docker before sending a job to SageMaker."""
+    """A user with Docker does this before sending a job to SageMaker."""
     command = (str(Path(sys.executable).with_name("entrypoint")), "local", str(PROGRAMS / "tells.py"))
     words = ("--engine", "docker", "--image", image, "--hosts", "2", "--mode", "mwms", "--output", "out")
     more = ("--hyperparameters", "epochs=3", "--env", "COLOUR=deep blue")

@@ -1,4 +1,4 @@
-"""Test the image: what is in it, what must not be, and what build.sh prints before it pushes."""
+"""Test the content of the image, forbidden content, and the output of build.sh before a push."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def inspect(image: str) -> dict:
 
 
 def pins() -> dict[str, str]:
-    """Return name to version of what is installed: part 4 of a file is only for the build."""
+    """Return the pinned versions of installed packages by name. Part 4 of a file is only for the build."""
     files = [REQUIREMENTS, OF_GPU] if GPU else [REQUIREMENTS]
     installed = "\n".join(file.read_text().partition("# ==== part 4")[0] for file in files)
     found = dict(line.split("==") for line in installed.splitlines() if "==" in line and line[0] not in "# ")
@@ -35,8 +35,8 @@ def pins() -> dict[str, str]:
 # ---- what it does with its command
 
 
-def test_a_command_runs_as_it_stands(image: str) -> None:
-    """It is process 1, its arguments are not split or expanded, and its exit code is that of the container."""
+def test_image_runs_a_command_unchanged(image: str) -> None:
+    """The command is process 1, its arguments are not split or expanded, and the container has its exit code."""
     program = "import os, sys; print(os.getpid(), sys.argv[1:]); sys.exit(42)"
     words = ["a b", "$HOME", "", "*"]
     done = inside(image, "python", "-c", program, *words, check=False)
@@ -44,7 +44,7 @@ def test_a_command_runs_as_it_stands(image: str) -> None:
 
 
 @pytest.mark.parametrize("command", [[], ["train"], ["train", "--option"], ["--option"]])
-def test_the_default_command_is_train(image: str, command: list[str], tmp_path: Path) -> None:
+def test_image_runs_train_by_default(image: str, command: list[str], tmp_path: Path) -> None:
     train = tmp_path / "train"
     train.write_text('#!/bin/sh\necho train in pid $$: "$@"\n')
     train.chmod(0o755)
@@ -72,8 +72,8 @@ def test_modules_of_the_jobs_pythonpath_do_not_reach_the_launcher(image: str, tm
     assert result.returncode == 0 and "script] it trains\n" in result.stdout, result.stdout + result.stderr
 
 
-def test_a_job_compiles_no_module(image: str, tmp_path: Path) -> None:
-    """`train` runs without docstrings, which takes bytecode of its own. Root would write what is missing."""
+def test_job_writes_no_bytecode(image: str, tmp_path: Path) -> None:
+    """`train` runs without docstrings, which needs separate bytecode. Root would write missing bytecode."""
     container = sh("docker", "create", *MARKED, *job(tmp_path), image, "train").stdout.strip()
     try:
         assert "script] it trains\n" in sh("docker", "start", "-a", container).stdout
@@ -110,7 +110,7 @@ def test_the_readme_names_the_versions_of_debian(image: str) -> None:
     assert f"Python {python}" in readme and f"Open MPI {open_mpi}" in readme
 
 
-def test_pins_in_the_image_are_those_of_the_repository(image: str) -> None:
+def test_pins_in_the_image_equal_those_of_the_repository(image: str) -> None:
     there = inside(image, "cat", "/opt/sagemaker-tf-entrypoint/requirements.txt").stdout
     if GPU:
         lines = (REQUIREMENTS.read_text() + OF_GPU.read_text()).splitlines(keepends=True)
@@ -119,12 +119,12 @@ def test_pins_in_the_image_are_those_of_the_repository(image: str) -> None:
         assert there == REQUIREMENTS.read_text()
 
 
-def test_pip_check_is_clean(image: str) -> None:
+def test_pip_check_finds_no_conflict(image: str) -> None:
     assert inside(image, "pip", "check").stdout == "No broken requirements found.\n"
 
 
-def test_the_images_constraints_pin_what_was_built_together(image: str) -> None:
-    """Images made FROM it install by them."""
+def test_constraints_of_the_image_pin_packages_built_together(image: str) -> None:
+    """Derived images install with these constraints."""
     lines = inside(image, "cat", "/opt/sagemaker-tf-entrypoint/constraints.txt").stdout.splitlines()
     kept = ("numpy", "keras", "protobuf", "horovod", "mpi4py", "ml-dtypes")
     assert {f"{name}=={pins()[name]}" for name in kept} <= set(lines)
@@ -144,8 +144,8 @@ def test_bytecode_is_fresh(image: str) -> None:
     assert inside(image, "python", "-c", program).stdout == ""
 
 
-def test_pip_removes_our_package_whole(image: str) -> None:
-    """An image that is built on ours may do without it."""
+def test_pip_uninstalls_the_launcher_completely(image: str) -> None:
+    """A derived image may remove the package."""
     script = (
         "pip uninstall -q -y --root-user-action ignore sagemaker-tf-entrypoint && ls -d /opt/venv/lib/*/*/entrypoint"
     )
@@ -157,13 +157,13 @@ def test_the_image_is_no_larger_than_allowed(image: str) -> None:
     assert inspect(image)["Size"] <= (7 if GPU else 1.5 if LINE == DEFAULT_LINE else 1.8) * GIGABYTE
 
 
-def test_our_code_is_the_small_last_layer(image: str) -> None:
-    """A push after a change of our code sends this layer."""
+def test_launcher_is_the_small_last_layer(image: str) -> None:
+    """A push after a change of the launcher sends only this layer."""
     sizes = sh("docker", "history", "--human=false", "--format", "{{.Size}}", image).stdout.split()
     assert 0 < next(size for size in map(int, sizes) if size) < 9_000_000
 
 
-def test_the_image_is_configured_as_sagemaker_needs(image: str) -> None:
+def test_image_has_the_configuration_that_sagemaker_needs(image: str) -> None:
     config = inspect(image)["Config"]
     assert config["Entrypoint"] == ["/usr/local/bin/docker-entrypoint"]
     assert config["Cmd"] == ["train"]
@@ -187,7 +187,7 @@ def test_the_image_has_no_compiler_and_no_headers(image: str) -> None:
     assert inside(image, "find", "/usr/include", "-type", "f", check=False).stdout == ""
 
 
-def test_the_image_has_no_file_of_the_builds_machine(image: str) -> None:
+def test_image_has_no_file_of_the_build_machine(image: str) -> None:
     """Its hosts and resolv.conf are searched in the layers (test_image_layers.py): docker puts empty ones over them."""
     gone = "/etc/machine-id /etc/pip.conf /build /src /pins /wheels /root/.ssh /root/.cache"
     assert inside(image, "bash", "-c", f"ls -d {gone} 2>/dev/null; true").stdout == ""
@@ -196,7 +196,7 @@ def test_the_image_has_no_file_of_the_builds_machine(image: str) -> None:
 
 
 def test_the_image_has_no_ca_bundle_of_the_build(image: str) -> None:
-    """The trust store is what Debian's package makes of its own certificates, byte for byte."""
+    """The trust store equals the one that Debian's package makes from its own certificates, byte for byte."""
     script = r"""
         before=$(sha256sum < /etc/ssl/certs/ca-certificates.crt)
         find /usr/local/share/ca-certificates -type f
@@ -222,7 +222,7 @@ def test_the_image_has_no_ca_bundle_of_the_build(image: str) -> None:
     }
 
 
-def test_history_and_environment_tell_nothing_of_the_build(image: str) -> None:
+def test_history_and_environment_reveal_nothing_of_the_build(image: str) -> None:
     history = sh("docker", "history", "--no-trunc", "--format", "{{.CreatedBy}}", image).stdout
     told = history + json.dumps(inspect(image)["Config"])
     words = ["ca-bundle", "CERT", "CA_BUNDLE", "_PROXY", "_proxy", "PIP_", "BASE_IMAGE", "DEBIAN_FRONTEND"]
@@ -239,7 +239,7 @@ def build_sh(*arguments: str, **environment: str) -> subprocess.CompletedProcess
     return sh(str(ROOT / "build.sh"), *arguments, check=False, env={**os.environ, **environment}, cwd="/")
 
 
-def test_dry_run_of_a_push_prints_it_and_does_nothing(tmp_path: Path) -> None:
+def test_dry_run_of_a_push_only_prints_the_push(tmp_path: Path) -> None:
     called = tmp_path / "called"
     for name in ("aws", "docker", "debootstrap", "cp"):
         (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@" >> {called}\n')
@@ -276,8 +276,8 @@ def test_dry_run_of_a_push_prints_it_and_does_nothing(tmp_path: Path) -> None:
         ("gpu-jax-221", ["--tensorflow", "2.21", "--gpu", "--jax"]),
     ],
 )
-def test_bake_builds_what_build_sh_builds(target: str, options: list[str]) -> None:
-    """docker-bake.json is for `docker buildx bake`, which is not on every machine."""
+def test_bake_and_build_sh_build_the_same_image(target: str, options: list[str]) -> None:
+    """docker-bake.json is for `docker buildx bake`, which not every machine has."""
     bake = json.loads((ROOT / "docker-bake.json").read_text())
     defaults = {name: each["default"] for name, each in bake["variable"].items()}
     made: dict[str, Any] = {"args": {}}
@@ -353,7 +353,7 @@ def test_wrong_arguments_are_refused_before_anything_is_built(arguments: list[st
     assert "docker build" not in result.stdout
 
 
-def test_without_a_daemon_it_says_what_to_do() -> None:
+def test_build_without_a_docker_daemon_prints_what_to_do() -> None:
     result = build_sh("--base", "some:base", DOCKER_HOST="unix:///nowhere/docker.sock")
     assert result.returncode == 1
     assert "/nowhere/docker.sock" in result.stderr
@@ -382,7 +382,7 @@ print("answer", answer.tolist())
 
 
 @pytest.mark.parametrize("name", ["model.keras", "model.h5"])
-def test_a_file_of_keras_can_be_served(image: str, name: str) -> None:
+def test_keras_file_can_be_served(image: str, name: str) -> None:
     assert "answer [[3.0]]" in inside(image, "python", "-W", "ignore", "-c", KERAS, name).stdout
 
 
@@ -406,7 +406,7 @@ print(json.dumps({"found": sorted(found), "memory": int(status["RssAnon"].split(
 OF_OTHERS = {"AudioMicrofrontend", "AudioMicrofrontend on CPU", "SobolSample on CPU"}  # as tf_server.py has it
 
 
-def test_a_parameter_server_has_every_op_of_tensorflow_in_half_the_memory(image: str) -> None:
+def test_ps_has_every_tensorflow_op_in_half_the_memory(image: str) -> None:
     whole, alone = (
         json.loads(inside(image, "python", "-c", OPS, what).stdout.splitlines()[-1]) for what in ("whole", "alone")
     )

@@ -1,6 +1,6 @@
 """Test that no layer of the image holds a key, a token or a credential, nor a file that a later layer removes.
 
-Apart from test_image.py, since it takes long.
+This is a separate file since it takes long.
 """
 
 import contextlib
@@ -64,7 +64,7 @@ HARMLESS = [
 
 
 class Find(NamedTuple):
-    """Something that should be in no layer."""
+    """A match that should be in no layer."""
 
     layer: str
     path: str
@@ -75,7 +75,7 @@ class Find(NamedTuple):
 def search(image: str, others: Iterable[bytes] = ()) -> tuple[list[Find], int]:
     """Return (what was found in all layers, number of files searched).
 
-    `others`: texts that must not be there either.
+    `others`: further forbidden texts.
     """
     found: list[Find] = []
     count = 0
@@ -104,7 +104,7 @@ def files_of(image: str) -> Iterator[tuple[str, str, bytes]]:
 
 
 def matches(data: bytes, hints: Iterable[bytes], pattern: bytes) -> Iterator[bytes]:
-    """Return the matches.
+    """Return all forbidden matches in a file.
 
     In long files, search only near a pattern's hints: searching everywhere takes ten times as long.
     """
@@ -141,7 +141,7 @@ def is_harmless(find: Find) -> bool:
 
 
 def private_certificates() -> set[bytes]:
-    """Return a line of each certificate that this machine trusts for the build and that is not a public one."""
+    """Return a line of each private certificate that this machine trusts for the build."""
     files = {Path(os.environ[name]) for name in CA_VARIABLES if os.environ.get(name)}
     files |= set(Path("/usr/local/share/ca-certificates").rglob("*.crt"))
     mine = {line for file in files if file.is_file() for line in telling_lines(file.read_bytes())}
@@ -150,13 +150,13 @@ def private_certificates() -> set[bytes]:
 
 
 def telling_lines(bundle: bytes) -> set[bytes]:
-    """Return a line from the middle of each certificate, which no other certificate has."""
+    """Return a unique line from the middle of each certificate."""
     bodies = re.findall(rb"-----BEGIN CERTIFICATE-----\s+([A-Za-z0-9+/=\s]+)-----END", bundle)
     return {lines[len(lines) // 2] for lines in map(bytes.split, bodies)}
 
 
 def test_no_layer_holds_a_credential(image: str) -> None:
-    """`docker save` has every layer, and so also what a later one covers or removes."""
+    """`docker save` contains every layer, so also files that a later layer covers or removes."""
     found, files = search(image, private_certificates())
     assert files > 10_000
     assert not [find for find in found if not is_harmless(find)]
@@ -177,8 +177,8 @@ PLANTED = {
 }
 
 
-def test_the_search_finds_what_is_planted_and_removed(image: str, tmp_path: Path) -> None:
-    """Otherwise a search that finds nothing would prove nothing."""
+def test_search_finds_a_credential_that_a_later_layer_removes(image: str, tmp_path: Path) -> None:
+    """This shows that the search of the other test can find a credential."""
     for name, text in PLANTED.items():
         target = tmp_path / "planted" / name
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,10 @@
-"""Run hosts with their own kernels, for what containers cannot have: their own mounts of a network file system.
+"""Run hosts with their own kernels, so that each has its own mount of a network file system, unlike containers.
 
 A container has this machine's kernel, which may know no NFS. User-mode Linux (Debian's package) is a kernel that runs
-as an ordinary process and brings its own client of NFS: what EFS is to a host of SageMaker. Its root is that of a
-container of the image, its network a port of the container network. The server is nfs-ganesha, in a container.
+as an ordinary process and has its own NFS client, as a host of SageMaker has for EFS. Its root file system is that of a
+container of the image, and its network is a port of the container network. The server is nfs-ganesha, in a container.
 
-Only on Debian as root: server and kernel are this machine's own, and their libraries are to fit the image's.
+This needs Debian and root: server and kernel are this machine's, and their libraries must match the image's.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ halt -f
 
 
 def what_is_missing() -> str:
-    """Return what this machine lacks; "" if nothing."""
+    """Return the name of a program that this machine lacks; "" if nothing is missing."""
     lacking = [package for command, package in NEEDED.items() if not shutil.which(command, path=PLACES)]
     if lacking:
         return f"Debian's packages {', '.join(lacking)}"
@@ -67,7 +67,7 @@ def what_is_missing() -> str:
 def why_no_boot() -> str:
     """Return why User-mode Linux cannot boot on this processor; "" if it can.
 
-    It boots and looks: the registers of a processor with AMX are more than Debian 12's kernel has room for.
+    It tries to boot, since Debian 12's kernel has no room for the registers of a processor with AMX.
     """
     kernel = shutil.which("linux.uml", path=PLACES)
     options = ("rootfstype=hostfs", "rootflags=/", "ro", "init=/bin/true", "mem=128M", "con0=null,fd:1", "con=null")
@@ -193,11 +193,11 @@ class VirtualHosts:
         kernel.wait(60)
 
     def log(self, host: str) -> str:
-        """Return what the kernel and the host's processes have printed."""
+        """Return the output of the kernel and the host's processes."""
         return (self._folders[host].parent / "console").read_text(errors="replace")
 
     def wait(self, within: float) -> dict[str, int]:
-        """Return each host's exit code, when they have halted."""
+        """Wait until all hosts have halted; return their exit codes."""
         for kernel in self._running.values():
             kernel.wait(within)
         return {host: int((ml / "exit-code").read_text()) for host, ml in self._folders.items()}

@@ -1,1 +1,1 @@
-"""Run the ring for a machine with one GPU and no registry: packed on CPUs, run by one command (tests/README.md)."""
+"""Run tests on a machine with one GPU and no registry, packed elsewhere, by one command (tests/README.md)."""

@@ -82,7 +82,7 @@ def told(row: Row) -> Row:
 
 
 def version() -> str:
-    """Return that of TensorFlow, as it was installed."""
+    """Return the version of the installed TensorFlow."""
     for name in ("tensorflow", "tensorflow-cpu"):
         try:
             return metadata.version(name)
@@ -92,7 +92,7 @@ def version() -> str:
 
 
 def line() -> str:
-    """Return the line of the image: 2.21 of TensorFlow 2.21.0."""
+    """Return the image's line, such as 2.21 for TensorFlow 2.21.0."""
     return ".".join(version().split(".")[:2])
 
 

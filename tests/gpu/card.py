@@ -10,7 +10,7 @@ LOOK_SECONDS = 1.0
 
 
 def ask(*query: str) -> list[str]:
-    """Return the lines that nvidia-smi prints; [] where there is none, no GPU, or no answer."""
+    """Return the lines that nvidia-smi prints; [] without nvidia-smi, a GPU, or an answer."""
     command = ["nvidia-smi", *query, "--format=csv,noheader,nounits"]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout.splitlines()
@@ -23,14 +23,14 @@ def names() -> list[str]:
 
 
 def memory_used() -> int:
-    """Return the MiB of all GPUs together that are taken."""
+    """Return the used memory of all GPUs together in MiB."""
     return sum(int(line) for line in ask("--query-gpu=memory.used") if line.strip().isdecimal())
 
 
 class Watch:
-    """Record each second which processes of a job have GPU memory, until the block ends; `who`: their names.
+    """Record each second which processes of a job have GPU memory, until the block ends. `who`: their names.
 
-    Those of the job have its folder in their environment.
+    Processes of the job have its folder in their environment.
     """
 
     def __init__(self, folder: Path) -> None:

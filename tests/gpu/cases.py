@@ -1,7 +1,7 @@
 """List the cases for a GPU, their expected results there and on CPUs, and their time limits.
 
-Words in braces are filled in by `running.py`: {programs}, {examples} and {scratch} are folders, {horovod} that of
-Horovod's tests. A command that begins with "local" is one of `entrypoint local`, others are Python's.
+`running.py` replaces words in braces: {programs}, {examples} and {scratch} are folders, {horovod} that of Horovod's
+tests. A command that begins with "local" is for `entrypoint local`, others are for Python.
 """
 
 import shlex
@@ -19,7 +19,7 @@ ALL = (*LINES, "2.21-on")  # our entrypoint on the stand-in for AWS's image
 
 @dataclass(frozen=True)
 class Case:
-    """A row of the table. `cpu`: the expected result without a GPU; None if it means nothing there.
+    """A row of the table. `cpu`: the expected result without a GPU; None if the case needs one.
 
     `limit`: seconds for all commands. `images`: where it runs with a GPU, whose minutes are few; without one it runs in
     any. `needs`: modules of Python, programs, or "horovod's tests". `alone`: it measures, or takes all of the GPU.
@@ -41,12 +41,12 @@ class Case:
 
     @property
     def asks_who(self) -> bool:
-        """Return whether the case lists the processes that must have GPU memory, which must be sampled."""
+        """Return whether GPU memory of processes must be sampled for the case."""
         return any(ON_THE_GPU in each for each in (*self.gpu.says, *self.gpu.never))
 
 
 def local(program: str, options: str, output: str = "job", **environment: str) -> Command:
-    """Return a job of `entrypoint local`; `options` as one would type them, `output` a folder of its own."""
+    """Return the command of an `entrypoint local` job with these options and a separate `output` folder."""
     variables = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
     return ("local", program, *shlex.split(options), *variables, "--output", f"{{scratch}}/{output}")
 
@@ -76,7 +76,7 @@ def mixed(device: str) -> Outcome:
 
 
 def resumed(device: str) -> Outcome:
-    """Kill a process that is restarted in the job, then the whole job; the next job resumes."""
+    """Return a case that kills a process, which is restarted, and then the job; the next job resumes."""
     first = rf"begins at step 0 on {device}"
     again = rf"begins at step [1-9]\d* on {device}"
     says = (rf"(?s){first}.*{again}.*{again}", "after 60 steps the weights are right")
@@ -108,7 +108,7 @@ def of_ranks(
     sets: dict[str, str] | None = None,
     **more: Any,
 ) -> Case:
-    """Return the case of a job of Horovod's ranks; `sets`: its variables."""
+    """Return the case of a job of Horovod ranks. `sets`: its environment variables."""
     return Case(name, (local(HOROVOD_JOB, options, **(sets or {})),), gpu, cpu, needs=HOROVOD, **more)
 
 
@@ -284,7 +284,7 @@ CASES = (
 
 
 def chosen(image: str, names: list[str], gpu: bool) -> list[Case]:
-    """Return the cases of these names, or all that an image is to run; of names that are none, ValueError."""
+    """Return the cases of these names, or all of an image. Raise ValueError for an unknown name."""
     known = {case.name for case in CASES}
     if unknown := [name for name in names if name not in known]:
         raise ValueError(f"found the case {', '.join(unknown)}; wanted some of: {', '.join(sorted(known))}")

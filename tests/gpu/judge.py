@@ -1,4 +1,4 @@
-"""Judge the cases: expected result, actual result, and the table of all. Values in, values out."""
+"""Judge the cases: expected result, actual result, and a table of all. Pure: values in, values out."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ SHOWN = 200  # characters of what was seen, in a row of the table
 class Outcome:
     """The expected result of a case. `codes`: exit codes of its commands, by default 0 of each.
 
-    `says`: regular expressions, each of which the log is to have; `never`: those that it is not to have.
+    `says`: regular expressions that the log must match; `never`: those that it must not match.
     """
 
     says: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Row:
-    """A case in the table. `not_run`: why not; `complaints`: differences from the expected; `seen`: figures."""
+    """A case in the table. `not_run`: why it did not run; `complaints`: differences; `seen`: figures."""
 
     root: str
     case: str
@@ -47,7 +47,7 @@ class Row:
 
 
 def complaints(wanted: Outcome, ran: Ran, commands: int, limit: float) -> tuple[str, ...]:
-    """Return what was otherwise than expected, () if nothing. `limit`: seconds for all commands of the case."""
+    """Return the differences from the expected result, () if none. `limit`: seconds for all commands of the case."""
     codes: tuple[int | None, ...] = wanted.codes or (0,) * commands
     found = []
     if None in ran.codes:
@@ -62,7 +62,7 @@ def complaints(wanted: Outcome, ran: Ran, commands: int, limit: float) -> tuple[
 
 
 def seen(shows: Sequence[str], log: str) -> tuple[str, ...]:
-    """Return the log's matches of each regular expression: the last one, or with a group all that differ."""
+    """Return the log's last match of each regular expression, or of one with a group all different matches."""
     found = []
     for each in shows:
         pattern = re.compile(each, re.MULTILINE)
@@ -83,7 +83,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def verdict(rows: Sequence[Row]) -> tuple[int, str]:
-    """Return the exit code and the last line. A case that was not run fails nothing; that none was run does."""
+    """Return the exit code and the last line. A case that did not run is no failure, unless none ran."""
     failed = [row.case for row in rows if row.complaints]
     run = sum(not row.not_run for row in rows)
     if failed:

@@ -1,13 +1,13 @@
-"""Pack the file systems of images, reduced, in pieces: for a machine that reaches no registry.
+"""Reduce file systems of images and pack them in pieces, for a machine that reaches no registry.
 
-FOLDER has then piece-000 and so on, what unpacks them (first.tar, on_gpu.sh), and checksums. In the pieces are
+FOLDER then has piece-000 and so on, their unpacker (first.tar, on_gpu.sh), and checksums. The pieces contain
 roots/NAME, a file system, roots/NAME.env, its variables, roots/order, their names, and ring/: the cases, examples,
 Horovod's tests.
 
 CUDA's compilers link *fat binaries* into a library. Each has a header (magic, version, its own size, the size of what
 follows) and entries: the same kernels as a program (SASS) for some generations of GPUs, and as PTX or other code that
-the driver compiles. Of each fat binary the driver takes the program for its GPU, else one that the GPU can run, else
-it compiles. What it never takes is overwritten with zeros: the layout stays, and zeros are packed into nothing.
+the driver compiles. From each fat binary the driver takes the program for its GPU, else one that the GPU can run, else
+it compiles. Unused parts are overwritten with zeros: the layout stays, and zeros compress well.
 """
 
 import argparse
@@ -97,7 +97,7 @@ def export(image: str, root: Path) -> None:
 
 
 def stripped(root: Path, generation: int) -> Iterator[tuple[Path, int, int]]:
-    """Strip libraries, except those that must stay whole; yield each with its kernels' bytes and the removed bytes."""
+    """Strip libraries, except those that must stay unchanged; yield each with its bytes of kernels and of zeros."""
     for path in large(root):
         if ".so" not in path.name or path.name.startswith(WHOLE):
             continue
@@ -117,7 +117,7 @@ class Entry(NamedTuple):
     end: int
 
     def runs_on(self, generation: int) -> bool:
-        """Return whether that GPU runs it: a program of its major version, or code to be compiled, and not newer."""
+        """Return whether a GPU can run the entry: a program of its major version, or code to compile, and not newer."""
         same_major = self.generation // 10 == generation // 10
         return self.generation <= generation and (self.kind != PROGRAM or same_major)
 
@@ -142,7 +142,7 @@ def unused(entries: list[Entry], generation: int) -> list[Entry]:
 
 
 def strip(data: Any, generation: int) -> tuple[int, int]:
-    """Overwrite what a GPU of this generation never runs; return (bytes of all kernels, bytes overwritten)."""
+    """Overwrite entries that a GPU of this generation never runs; return (bytes of all kernels, bytes overwritten)."""
     size = gone = 0
     for entries in fat_binaries(data):
         size += sum(entry.end - entry.start for entry in entries)
@@ -172,18 +172,18 @@ def _entries(data: Any, at: int, end: int) -> Iterator[Entry]:
 
 
 def link_equal(roots: Path) -> None:
-    """Make one file of those that are equal in several images."""
+    """Replace equal files of several images by hard links to one file."""
     subprocess.run(["hardlink", "--ignore-time", f"--minimum-size={LEAST}", str(roots)], check=True)
 
 
 def large(folder: Path) -> list[Path]:
-    """Return the large files below a folder, no links."""
+    """Return the large files below a folder, without links."""
     found = (Path(where, name) for where, _, names in os.walk(folder) for name in names)
     return sorted(each for each in found if each.is_file() and not each.is_symlink() and each.stat().st_size >= LEAST)
 
 
 def add_ring(ring: Path) -> None:
-    """Put what the cases take beside the images, as it is in a checkout: ring/gpu is this folder."""
+    """Copy files for the cases beside the images, laid out as in a checkout: ring/gpu is this folder."""
     without = shutil.ignore_patterns("__pycache__")
     shutil.copytree(HERE, ring / "gpu", ignore=without)
     shutil.copytree(CHECKOUT / "examples", ring / "examples", ignore=without)
@@ -198,7 +198,7 @@ def add_ring(ring: Path) -> None:
 
 
 def add_first(folder: Path) -> None:
-    """Put beside the pieces what unpacks them: the script, and zstd with its libraries, which the machine may lack."""
+    """Add the unpacker beside the pieces: the script, and zstd with its libraries, which the machine may lack."""
     shutil.copy2(HERE / "on_gpu.sh", folder)
     zstd = shutil.which("zstd")
     if not zstd:
@@ -214,9 +214,9 @@ def add_first(folder: Path) -> None:
 
 
 def write_pieces(stream: BinaryIO, folder: Path, largest: int = LARGEST) -> list[Path]:
-    """Write the stream into `folder` as piece-000, piece-001 and so on; what is there of an older one goes.
+    """Write the stream into `folder` as piece-000, piece-001 and so on; remove older pieces.
 
-    In the order of their names they are the stream. Files of the folder that are no pieces are in the checksums, too.
+    Joined by name, they are the stream. The checksums include the other files of the folder.
     """
     for old in [*folder.glob("piece-*"), *folder.glob(CHECKSUMS)]:
         old.unlink()

@@ -23,7 +23,7 @@ ENDS_SECONDS = 15.0  # that `entrypoint local` has to end its hosts
 
 @dataclass(frozen=True)
 class Here:
-    """The place of the runs: `image` is its name in the table, `output` a folder for jobs and logs."""
+    """Settings of all runs on this machine: `image` is its name in the table, `output` a folder for jobs and logs."""
 
     image: str
     gpu: bool
@@ -32,7 +32,7 @@ class Here:
 
     @property
     def places(self) -> dict[str, str]:
-        """Return what the words in braces stand for; beside tests/gpu, or in its checkout, is the rest."""
+        """Return the values of words in braces. The folders are beside tests/gpu, or in its checkout."""
         beside = [HERE.parent, HERE.parents[1]]
         examples = next((each / "examples" for each in beside if (each / "examples").is_dir()), Path("examples"))
         found = {"programs": HERE / "programs", "examples": examples, "packages": HERE.parent / "packages"}
@@ -42,7 +42,7 @@ class Here:
 
 
 def run(case: Case, here: Here) -> Row:
-    """Run a case, or return why not; its output is in OUTPUT/CASE.log."""
+    """Run a case with its output in OUTPUT/CASE.log, or return why it cannot run."""
     wanted = case.gpu if here.gpu else case.cpu
     limit = min(case.limit, here.until - time.monotonic())
     if wanted is None:
@@ -64,14 +64,14 @@ def run(case: Case, here: Here) -> Row:
 
 
 def is_here(need: str, here: Here) -> bool:
-    """Return whether a module, a program or Horovod's tests are here."""
+    """Return whether this machine has a module, a program or Horovod's tests."""
     if need == "horovod's tests":
         return Path(here.places["horovod"], "parallel").is_dir()
     return bool(shutil.which(need) or importlib.util.find_spec(need))
 
 
 def entrypoint() -> list[str]:
-    """Return the command: of this Python where it has one, else the one on PATH, as in an image of others."""
+    """Return the command `entrypoint` of this Python, or else that on PATH, as in other people's images."""
     own = Path(sys.executable).with_name("entrypoint")
     return [str(own) if own.exists() else shutil.which("entrypoint") or "entrypoint"]
 
@@ -109,7 +109,7 @@ def _words(command: Command, places: dict[str, str]) -> list[str]:
 
 
 def _command(words: list[str], environment: dict[str, str], log: Path, limit: float) -> tuple[int | None, str]:
-    """Return (exit code, or None if the limit has ended it; what it printed)."""
+    """Run a command; return (exit code, or None after the time limit; its output)."""
     with log.open("wb") as file:
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=environment,

@@ -31,14 +31,14 @@ def covered(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture(autouse=True)
 def tensorflow(request: pytest.FixtureRequest) -> None:
-    """Skip what needs TensorFlow where there is none; without its import, which takes seconds."""
+    """Skip tests that need TensorFlow if it is not installed. Do not import it, which takes seconds."""
     if request.node.get_closest_marker("tensorflow") and not find_spec("tensorflow"):
         pytest.skip("needs TensorFlow")
 
 
 @pytest.fixture
 def hosts(tmp_path, no_leftovers, request):
-    """Start hosts of one job; print all logs if the test fails; leave nothing when it ends."""
+    """Start hosts of one job. Print all logs if the test fails, and end all processes after the test."""
     made: list[Hosts] = []
 
     monitor = {"ENTRYPOINT_MONITOR": "false"} if request.path.stem in WITHOUT_MONITOR else {}
@@ -119,13 +119,13 @@ def shared():
 
 @pytest.fixture
 def engine() -> str:
-    """Return the engine of namespaces, or that of processes where there are none."""
+    """Return the namespace engine, or the process engine on a machine without namespaces."""
     return "process" if why_no_netns() else "netns"
 
 
 @pytest.fixture
 def netns() -> str:
-    """Return the engine of namespaces. Without root, a user's machine skips the test; with CI=true it fails."""
+    """Return the namespace engine. Without root, a user's machine skips the test; with CI=true it fails."""
     if problem := why_no_netns():
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(problem)
     return "netns"

@@ -55,13 +55,13 @@ def write(path: Path, content: str | bytes) -> Path:
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """Return our environment without what a job's launcher would take for its own."""
+    """Return the environment of this process without variables that a launcher would read."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("ENTRYPOINT_", "SM_"))}
     return {**own, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **more}
 
 
 def entrypoint(*words: object, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of `entrypoint` to its end; stderr comes with stdout."""
+    """Run a command of `entrypoint` to its end; return stderr and stdout as one text."""
     return subprocess.run(
         [sys.executable, "-m", "entrypoint", *map(str, words)], cwd=cwd, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=3 * LONG,
@@ -93,7 +93,7 @@ class Host:
 
 
 class Hosts:
-    """The hosts of a job: make their trees, start them, collect exit codes, logs and failure files; end what is left.
+    """The hosts of a job, from their /opt/ml and their start to exit codes, logs, failure files and the last process.
 
     `program` is one of tests/programs, unless `code` has its text, or all files of /opt/ml/code by name. `each`: how
     many processes of the mode run on a host. `absent`: hosts that the test starts later. `unread`: hosts whose output
@@ -248,7 +248,7 @@ class Hosts:
                 into.extend(block)
 
     def close(self) -> None:
-        """Release the ports, and output that is not read."""
+        """Release the ports, and close output that nobody reads."""
         self.ports.close()
         for host in self.hosts.values():
             if host.process.stdout and not host.reader:
@@ -257,7 +257,7 @@ class Hosts:
     # --- what happened ---
 
     def says(self, pattern: str, within: float = LONG, host: int | None = None) -> re.Match[str]:
-        """Wait until a line of any host (or of one) matches; the match."""
+        """Wait until a line of any host (or of one) matches; return the match."""
 
         def search() -> re.Match[str] | None:
             logs = [self[host].log] if host else [each.log for each in self.hosts.values()]
@@ -273,7 +273,7 @@ class Hosts:
             self.says(pattern, within, host=int(name.removeprefix("algo-")))
 
     def end(self, within: float = LONG) -> list[int]:
-        """Return exit codes in rank order, once all have ended. 128 + signal if a host's `train` was killed."""
+        """Wait until all hosts have ended; return exit codes in rank order, 128 + signal for a killed `train`."""
         hosts = self.hosts.values()
         try:
             eventually(lambda: None not in [host.process.poll() for host in hosts], within, "all hosts to end")
@@ -285,9 +285,9 @@ class Hosts:
         return [128 - code if code < 0 else code for code in (host.process.returncode for host in hosts)]
 
     def must_end(self, code: int, cause: str | None = None, within: float = LONG) -> str:
-        """Wait for the end: every host exits with `code`, and the failure texts begin with one line, which is returned.
+        """Check that every host exits with `code` and that failure texts share their first line; return that line.
 
-        It begins with `cause`. A job that succeeds or is stopped has no failure file, unless there is a `cause`.
+        The line begins with `cause`. A job that succeeds or is stopped has no failure file, unless there is a `cause`.
         """
         codes = self.end(within)
         assert codes == [code] * len(codes), f"exit codes {codes}\n{self}"
@@ -299,7 +299,7 @@ class Hosts:
         return first.pop()
 
     def stop(self, when: str = "") -> None:
-        """Send SIGTERM to all hosts, as SageMaker does; `when`: once all of them have said that."""
+        """Send SIGTERM to all hosts, as SageMaker does, after all of them have printed `when`."""
         if when:
             self.all_say(when)
         for host in self.hosts.values():
@@ -353,7 +353,7 @@ class Run:
         return self.process.wait(LONG)
 
     def must_end(self, code: int, *exits: str | int, cause: str | None = None) -> None:
-        """Wait for the end: its exit code, those of the hosts if given, and how the cause of the failure begins."""
+        """Wait for the end; check the exit code, those of the hosts if given, and the beginning of the cause."""
         assert self.end() == code, self.terminal
         if exits:
             assert self.exits == [str(each) for each in exits]
@@ -390,7 +390,7 @@ class Run:
 
     @property
     def faults(self) -> list[str]:
-        """Return the log's lines on the faults."""
+        """Return the log lines about injected faults."""
         return re.findall(r"^fault.*$", self._table, re.MULTILINE)
 
     @property

@@ -10,7 +10,7 @@ folder = Path(sys.argv[1])
 
 
 class Functions(tf.Module):
-    """The model: serving_default adds two numbers; parses does so in tf.train.Example; waits waits for a file."""
+    """A model: `serving_default` adds two numbers, `parses` adds those of a tf.train.Example, `waits` awaits a file."""
 
     @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32, name="x")])
     def adds(self, x):

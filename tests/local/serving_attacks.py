@@ -1,8 +1,8 @@
-"""Attack a `serve` process while good requests come, and show what was lost.
+"""Attack a `serve` process while valid requests come, and print how many of these were lost.
 
     PYTHONPATH=.:tests python tests/local/serving_attacks.py --requests 2000
 
-prints for each attack how many of the good requests, 32 at once, were lost, and how long the slowest /ping took.
+For each attack it prints how many valid requests, 32 at once, were lost, and how long the slowest /ping took.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def output_handler(response, context):
 
 @dataclass
 class Attack:
-    """Hold what one attacker does, again and again, beside `at_once` others. Returns a status, or 0 for no answer."""
+    """The action that each of `at_once` parallel attackers repeats. It returns a status, or 0 for no answer."""
 
     act: Callable[[int], int]
     at_once: int = 4
@@ -61,7 +61,7 @@ class Attack:
 
 
 def answer_to(port: int, sent: bytes) -> int:
-    """Return the status of the answer to raw bytes, 0 if there is no answer with a reason."""
+    """Send raw bytes; return the status of the answer, or 0 if no answer comes."""
     with socket.create_connection(("127.0.0.1", port), PATIENCE) as client:
         with suppress(ConnectionError):  # an answer may have come before all is sent
             client.sendall(sent)
@@ -80,7 +80,7 @@ def post(port: int, body: bytes, kind: str = "application/json") -> int:
 
 
 def idle(port: int) -> int:
-    """Open connections that send nothing, or half a request, and leave them open while a good request is answered."""
+    """Open connections that send nothing or half a request; keep them open while a valid request is answered."""
     opened = []
     for number in range(100):
         with suppress(OSError):
@@ -172,7 +172,7 @@ def ping(port: int) -> int:
 
 
 def run(name: str, models: Path, requests: int) -> dict[str, object]:
-    """Return what came of an attack."""
+    """Run an attack and return its result."""
     attack, found = ATTACKS[name], Counter[str]()
     enough, over = threading.Event(), threading.Event()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE + attack.at_once + 1) as pool:

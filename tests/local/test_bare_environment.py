@@ -18,7 +18,7 @@ print("trained", os.environ["SM_CURRENT_HOST"], task.get("type"))
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the Python of an environment with only these packages."""
+    """Return the Python of an environment that has only these packages."""
     folder = tmp_path_factory.mktemp("bare")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True, timeout=120)
     (packages,) = folder.glob("lib/python3*/site-packages")
@@ -52,13 +52,13 @@ def test_train_starts_hosts(bare: Path, tmp_path: Path, mode: str, role: str) ->
         (("top", "http://localhost:1"), "tools"),
     ],
 )
-def test_a_command_names_the_extra_that_it_takes(
+def test_command_without_its_packages_names_the_extra(
     bare: Path, tmp_path: Path, words: tuple[str, ...], extra: str
 ) -> None:
     done = run(bare, *words, folder=tmp_path)
     assert done.returncode == 78 and f"pip install 'sagemaker-tf-entrypoint[{extra}]'" in done.stdout, done.stdout
 
 
-def test_serve_names_its_extra(bare: Path, tmp_path: Path) -> None:
+def test_serve_without_its_packages_names_the_extra(bare: Path, tmp_path: Path) -> None:
     done = subprocess.run([bare, "-m", "entrypoint.serving"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 78 and "'sagemaker-tf-entrypoint[serving]'" in done.stdout, done.stdout

@@ -1,6 +1,6 @@
-"""Test channels as a script sees them under `entrypoint local`: folders, FIFOs, lists, and nothing left at the end.
+"""Test the folders, FIFOs and lists that a script finds under `entrypoint local`, and their removal at the end.
 
-What each channel holds: unit/simulate/test_simulated_channels.py.
+unit/simulate/test_simulated_channels.py tests the content of each channel.
 """
 
 import gzip
@@ -59,7 +59,7 @@ def rows(tmp_path) -> Path:
     return folder
 
 
-def test_hosts_get_channels_of_all_modes(local, tmp_path, rows, engine):
+def test_simulated_hosts_get_channels_of_all_modes(local, tmp_path, rows, engine):
     run = local(
         READS, "--input-mode", "Pipe",
         "--channel", f"stream={rows},distribution=ShardedByS3Key,shuffle=7",
@@ -89,7 +89,7 @@ def test_hosts_get_channels_of_all_modes(local, tmp_path, rows, engine):
     assert sorted(path.name for path in rows.iterdir() if path.name != "new") == every
 
 
-def test_a_job_without_a_folder_for_checkpoints_goes_on_from_no_other_job(local, engine):
+def test_job_without_checkpoint_folder_ignores_checkpoints_of_earlier_jobs(local, engine):
     program = (
         "from sagemaker_tf_data import checkpoints\n"
         "folder = checkpoints.folder()\n"
@@ -102,14 +102,14 @@ def test_a_job_without_a_folder_for_checkpoints_goes_on_from_no_other_job(local,
         assert found == 2, "two hosts, and nothing of the other one's or of an earlier job's"
 
 
-def test_a_job_that_is_stopped_in_the_midst_of_a_stream_ends(local, rows):
+def test_sigterm_during_a_stream_ends_the_job(local, rows):
     (rows / "large").write_bytes(bytes(8_000_000))
     program = "import os, time\nfile = open(os.environ['SM_INPUT_DIR'] + '/data/train_0')\ntime.sleep(600)\n"
     run = local(program, "--timeout", "1.5", "--channel", f"train={rows},mode=Pipe", code=143)
     assert "stopping after 1.5 s" in run.terminal
 
 
-def test_data_that_is_not_whole_ends_the_job(local, rows):
+def test_incomplete_data_ends_the_job(local, rows):
     for path in rows.iterdir():
         path.write_bytes(gzip.compress(os.urandom(100_000))[:50_000])
     program = "import os\nopen(os.environ['SM_INPUT_DIR'] + '/data/train_0', 'rb').read()\n"
@@ -139,8 +139,8 @@ coordinator.join()
         pytest.param("script", 1, "a script that is a worker calls serve_pipes() first", marks=pytest.mark.more),
     ],
 )
-def test_workers_of_a_coordinator_read_pipes_if_they_serve_them(local, rows, workers, code, says):
-    """The launcher's servers do. Which records: unit/launcher/job/test_channels.py."""
+def test_worker_servers_of_a_coordinator_read_pipes(local, rows, workers, code, says):
+    """The launcher starts these servers. unit/launcher/job/test_channels.py tests which records they read."""
     asked = {"ENTRYPOINT_PS_COUNT": "1", "ENTRYPOINT_PS_WORKERS": workers}
     run = local(ON_A_WORKER, "--channel", f"rows={rows},mode=Pipe", count=2, mode="ps", code=code, **asked)
     assert says in run.terminal

@@ -37,7 +37,7 @@ def working(folder: Path) -> bool:
         pytest.param(FEW, "pids", id="short of pids", marks=needs_groups),
     ],
 )
-def test_a_run_that_is_terminated_leaves_nothing(tmp_path, fault, kind):
+def test_terminated_chaos_run_leaves_nothing(tmp_path, fault, kind):
     case = Case(mode="single", hosts=2, seconds=300.0, netns=bool(kind), faults=(fault,))
     (tmp_path / "case.json").write_text(case.to_json())
     before = set(Path("/tmp").glob("entrypoint-*"))
@@ -74,7 +74,7 @@ def job_folder(pid: int) -> Path | None:
 
 
 def is_of(run_folder: Path, folder: Path) -> bool:
-    """Return whether a folder of keys and sockets belongs to processes of the job."""
+    """Return whether a process of the job uses this folder of keys and sockets."""
     for pid in processes_with(str(folder)):
         with contextlib.suppress(OSError):
             if f"ENTRYPOINT_RUN_DIR={run_folder}" in Path(f"/proc/{pid}/environ").read_text(errors="replace"):

@@ -1,4 +1,4 @@
-"""Test `entrypoint local` as a person uses it: real hosts as processes, signals, logs, tables and exit codes."""
+"""Test `entrypoint local` from its command line: processes as hosts, signals, logs, tables and exit codes."""
 
 import contextlib
 import fcntl
@@ -61,7 +61,7 @@ open(os.environ['SM_MODEL_DIR'] + '/weights', 'w').write('1')
 """
 
 
-def test_every_host_runs_the_script_and_the_table_says_so(local):
+def test_table_shows_that_every_host_ran_the_script(local):
     run = local(WORKS, count=2, mode="mwms")
     run.must_end(0, 0, 0)
     for rank, name in enumerate(("algo-1", "algo-2")):
@@ -74,7 +74,7 @@ def test_every_host_runs_the_script_and_the_table_says_so(local):
     assert "model " in run.terminal and "failed" not in run.terminal
 
 
-def test_the_script_finds_itself_in_a_training_job(local, tmp_path):
+def test_script_gets_variables_and_folders_of_a_training_job(local, tmp_path):
     data = tmp_path / "my data"
     data.mkdir()
     (data / "rows").write_text("1")
@@ -91,7 +91,7 @@ def test_the_script_finds_itself_in_a_training_job(local, tmp_path):
     assert Path(told["cwd"]) == run.ml(2) / "code"
 
 
-def test_code_is_copied_without_what_is_no_code(local, code):
+def test_copy_of_the_code_leaves_out_other_files(local, code):
     program = code("import helper, os\nopen('new', 'w')\nprint(sorted(os.listdir()))")
     (program.parent / "helper.py").touch()
     (program.parent / "__pycache__").mkdir()
@@ -109,7 +109,7 @@ def test_code_is_copied_without_what_is_no_code(local, code):
     assert run.terminal.count("channel train: _SUCCESS are in the folder, as on SageMaker") == 1
 
 
-def test_source_names_the_code_folder(local, code):
+def test_option_source_names_the_code_folder(local, code):
     program = code("print('top')")
     (program.parent / "deep").mkdir()
     (program.parent / "deep" / "train.sh").write_text("#!/bin/sh\nls; pwd\n")
@@ -129,7 +129,7 @@ def test_output_of_an_earlier_job_is_kept(local, code):
 
 
 @pytest.mark.skipif(not possible(), reason="takes root, and mounts")
-def test_a_script_that_names_opt_ml_itself_writes_into_its_hosts_own(local):
+def test_script_that_writes_to_opt_ml_reaches_its_own_host_folder(local):
     in_opt = [path.name for path in Path("/opt").iterdir()]
     train = """
 import os, pathlib
@@ -160,8 +160,8 @@ while not os.path.exists(os.environ['GO']) and time.time() < deadline: time.slee
 """
 
 
-def test_two_runs_at_a_time_keep_apart(local, tmp_path):
-    """Each worker listens on its port, on all addresses, until it is told to go. Nobody takes a run's folder."""
+def test_two_parallel_runs_share_no_ports_or_folders(local, tmp_path):
+    """Each worker listens on its port, on all addresses, until the test ends it. No run uses the folder of another."""
     go = tmp_path / "go"
     runs = [local(LISTENS, count=2, mode="mwms", env={"GO": str(go)}) for _ in range(2)]
     for run in runs:
@@ -180,7 +180,7 @@ def test_two_runs_at_a_time_keep_apart(local, tmp_path):
 # --- a job that does not end well ---
 
 
-def test_a_host_that_is_killed_takes_its_script_along(local):
+def test_script_ends_with_its_killed_host(local):
     run = local("sleeps.py", count=2, mode="mwms")
     run.says("[algo-1 worker/0] asleep")
     run.says("[algo-2 worker/1] asleep")
@@ -192,8 +192,8 @@ def test_a_host_that_is_killed_takes_its_script_along(local):
     assert re.search(r"^failure +\S*/algo-1/ml/output/failure", run.terminal, re.MULTILINE)
 
 
-def test_a_host_that_never_appears_does_not_hold_the_others_for_ever(local):
-    """It ends before any host knew it; the others would wait for it until their start timeout, 1,200 s."""
+def test_other_hosts_end_if_a_host_never_appears(local):
+    """The host ends before it connects. Without a report, the others would wait for their start timeout of 1,200 s."""
     run = local("sleeps.py", count=2, mode="mwms")
     eventually(lambda: host_pid(run, 2), within=LONG)
     os.kill(host_pid(run, 2), signal.SIGKILL)
@@ -202,7 +202,7 @@ def test_a_host_that_never_appears_does_not_hold_the_others_for_ever(local):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_stops_all_hosts_and_lets_them_save(local, number):
+def test_signal_stops_all_hosts_after_they_have_saved(local, number):
     run = local("saves.py", count=2, mode="mwms")
     run.says("[algo-1 worker/0] asleep")
     run.says("[algo-2 worker/1] asleep")
@@ -221,15 +221,15 @@ def test_a_second_interrupt_kills_the_hosts(local):
     run.must_end(137, "SIGKILL", "SIGKILL")
 
 
-def test_hosts_end_when_we_are_killed(local):
+def test_hosts_end_when_entrypoint_local_is_killed(local):
     run = local("sleeps.py", count=2)
     run.says("[algo-2 script] asleep")
     run.process.kill()
     run.process.wait()  # and the fixture no_leftovers sees that all hosts and scripts go, too
 
 
-def test_output_that_nobody_reads_stops_nothing(code, tmp_path):
-    """As with `entrypoint local ... | head -1`."""
+def test_job_ends_well_though_its_output_is_not_read(code, tmp_path):
+    """The reader ends early, as in `entrypoint local ... | head -1`."""
     program = code("import time\nfor n in range(20): print(n, flush=True); time.sleep(0.05)")
     command = [sys.executable, "-m", "entrypoint", "local", str(program), "--output", str(tmp_path / "out")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)})
@@ -242,7 +242,7 @@ def test_output_that_nobody_reads_stops_nothing(code, tmp_path):
 # --- what the terminal shows ---
 
 
-def test_it_prints_first_what_it_is_about_to_do(local, code):
+def test_entrypoint_local_prints_its_plan_first(local, code):
     run = local(
         code("print('ok')"), "--hyperparameters", "sagemaker_multi_worker_mirrored_strategy_enabled=true", count=2
     )
@@ -263,7 +263,7 @@ def test_the_summary_begins_with_the_cause_and_ends_with_the_paths_of_report_and
     ] * 2  # no colour
 
 
-def test_quiet_prints_states_and_messages_and_the_logs_have_the_rest(local, code):
+def test_option_quiet_prints_only_states_and_messages(local, code):
     late = "late algo-2 for 1"
     run = local(code("print('step', 'one')"), "--quiet", count=2, faults=[late], env={"ENTRYPOINT_RESTART": "1"})
     run.must_end(0)
@@ -300,7 +300,7 @@ def on_a_terminal(command: list[str], rows: int, columns: int) -> str:
 
 
 def screen(written: str, rows: int) -> list[str]:
-    """Return the lines that a terminal shows and has shown, by the few commands that we send it."""
+    """Interpret the few terminal commands that are sent; return the lines on the screen and above it."""
     lines = [""]
     for part in re.findall(rf"{ESCAPE.pattern}|\n|[^\x1b\n]+", written):
         if found := re.fullmatch(r"\x1b\[(\d+)A", part):
@@ -313,7 +313,7 @@ def screen(written: str, rows: int) -> list[str]:
     return lines
 
 
-def test_quiet_on_a_terminal_has_a_line_for_each_host_that_the_summary_replaces(code, tmp_path):
+def test_option_quiet_shows_a_line_per_host_until_the_summary(code, tmp_path):
     steps = "for n in range(3): print('step', n, 'x' * 200, flush=True); time.sleep(0.3)"
     text = f"import time\n{steps}\nraise ValueError('a ' * 90)"
     program = code(text)
@@ -382,8 +382,8 @@ def without_base(text: str) -> str:
     return re.sub(moved, unmoved, text)
 
 
-def test_the_first_example_of_its_help_works(code):
-    """As it is written there, in a folder with a train.py."""
+def test_first_example_in_the_help_works(code):
+    """The command runs unchanged, in a folder with a train.py."""
     example = re.search(r"^  entrypoint (local .*)", entrypoint("local", "--help").stdout, re.MULTILINE)[1]
     program = code("import os; print('I am', os.environ['SM_CURRENT_HOST'])")
     done = entrypoint(*shlex.split(example), cwd=program.parent)
@@ -391,7 +391,7 @@ def test_the_first_example_of_its_help_works(code):
     assert "script] I am algo-1\n" in done.stdout
 
 
-def test_plan_is_the_plan_of_the_run_and_runs_nothing(local):
+def test_option_plan_prints_the_plan_of_the_run_and_runs_nothing(local):
     planned = local("tells.py", "--plan", count=2, mode="mwms")
     planned.must_end(0)
     assert not planned.output.exists()

@@ -1,4 +1,4 @@
-"""Test `entrypoint host`: what it writes into /opt/ml, what it refuses, and that it becomes the launcher."""
+"""Test `entrypoint host`: its files in /opt/ml, its refusals, and its exec of the launcher."""
 
 import os
 import subprocess
@@ -43,7 +43,7 @@ def host(project, *words):
 ALONE = ("algo-1", "src/train.py", "--hosts", "1", "--mode", "single")
 
 
-def test_a_host_becomes_the_launcher_and_an_earlier_run_leaves_nothing(project):
+def test_entrypoint_host_becomes_the_launcher_in_an_emptied_opt_ml(project):
     for channel in ("training=rows", "training=rows/,mode=FastFile"):
         ended = host(project, *ALONE, "--hyperparameters", "lr=0.1", "--env", "GREETING=hi", "--channel", channel)
         assert ended.returncode == 0, ended.stdout
@@ -83,7 +83,7 @@ def test_a_service_beyond_the_number_of_hosts_is_refused(project):
     assert "this is algo-3, and the job has 2 host(s)" in ended.stdout
 
 
-def test_a_folder_with_other_files_is_refused_and_they_stay(project):
+def test_folder_with_other_files_is_refused_and_kept(project):
     (project / "ml").mkdir()
     (project / "ml/thesis.txt").write_text("all of it")
     ended = host(project, *ALONE)

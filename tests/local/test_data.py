@@ -8,8 +8,8 @@ pytestmark = pytest.mark.tensorflow
 RECORDS = 101
 
 
-def test_workers_of_a_coordinator_each_read_their_own_shard(hosts):
-    """No Python of the script runs there, and the chief that traces their datasets has other numbers."""
+def test_each_worker_of_a_coordinator_reads_its_own_shard(hosts):
+    """The servers run no Python of the script, and the chief that traces their datasets has another shard number."""
     numbers = [*range(RECORDS)]
     base_files = {
         f"input/data/train/{name}.txt": "".join(f"{number}\n" for number in part)
@@ -32,8 +32,8 @@ def test_workers_of_a_coordinator_each_read_their_own_shard(hosts):
     assert "/job:ps/" in device
 
 
-def test_mirrored_workers_read_their_shards_once_and_save_once(hosts):
-    """TensorFlow would shard the shards again, Keras stop halfway; each worker would resume from its own disk."""
+def test_mirrored_workers_read_each_shard_and_save_the_model_once(hosts):
+    """The library keeps TensorFlow from sharding again, Keras from stopping early, and workers from their own disks."""
     job = hosts(2, "mwms_shards.py", mode="mwms", EVALUATOR="last")
     job.must_end(0)
     evaluator = job[2].base / "output/data/evaluator.json"

@@ -1,4 +1,4 @@
-"""Test that SageMaker Debugger and its profiler, on by default with SDK v2, change nothing: docs/debugger.md."""
+"""Test that SageMaker Debugger and its profiler, on by default in SDK v2, do not change a job (docs/debugger.md)."""
 
 import json
 
@@ -39,7 +39,7 @@ VARIABLES = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_plan_is_the_one_without_debugger(tmp_path, kind):
+def test_debugger_does_not_change_the_plan(tmp_path, kind):
     without = read(tmp_path, 2, {"sagemaker_mpi_enabled": "true"})
     for name, text in KINDS[kind].items():
         (tmp_path / "input/config" / f"{name}.json").write_text(text)
@@ -50,7 +50,7 @@ def test_the_plan_is_the_one_without_debugger(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", ["as the SDK sends it", "broken"])
-def test_the_job_runs_as_without_debugger(hosts, kind):
+def test_debugger_does_not_change_the_run(hosts, kind):
     files = {f"input/config/{name}.json": text for name, text in KINDS[kind].items()}
     job = hosts(1, "tells.py", hyperparameters={"rate": "0.5"}, environment=VARIABLES, base_files=files)
     job.must_end(0)

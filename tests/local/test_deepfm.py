@@ -1,4 +1,4 @@
-"""Test examples/deepfm: a training that is stopped resumes, is judged, foretells, and its model serves other jobs."""
+"""Test examples/deepfm: a stopped training resumes, evaluates and predicts, and other jobs use its model."""
 
 import contextlib
 import math
@@ -20,7 +20,7 @@ SMALL = ("batch-size=32", "embedding-size=4", "deep-layers=16,8", "dropout=0.2,0
 
 
 def make_rows(folder, count):
-    """Make rows for DeepFM, in four files; return their folder. Rows that are there already are made anew."""
+    """Write rows for DeepFM into four files, and replace older ones; return the folder."""
     rows = folder / "rows"
     maker = [sys.executable, ROOT / "examples/deepfm/make_rows.py", "--rows", str(count), "--output", rows]
     subprocess.run(maker, check=True, stdout=subprocess.DEVNULL)
@@ -29,7 +29,7 @@ def make_rows(folder, count):
 
 @pytest.fixture
 def start(local, tmp_path):
-    """Start one job; return it. `channels`: those that get the rows, or the model."""
+    """Start one job and return it. `channels` receive the rows or the model."""
     rows = make_rows(tmp_path, 2000)
 
     def run(mode, *hyperparameters, channels=("training",), **options):
@@ -62,7 +62,7 @@ def found(run, pattern):
 
 
 @pytest.mark.parametrize("mode", ["single", "ps"])
-def test_a_training_is_stopped_goes_on_is_judged_and_foretells(job, tmp_path, mode):
+def test_stopped_training_resumes_then_evaluates_and_predicts(job, tmp_path, mode):
     job(mode, *SMALL, "epochs=3", faults=["kill all when 'epoch 2/3 is over'"], is_well=False)
     other = job(mode, *SMALL[:1], "embedding-size=5", *SMALL[2:], is_well=False)
     assert "is not of this job's model: found embedding-size 4, wanted 5" in other.terminal
@@ -90,7 +90,7 @@ def test_a_training_is_stopped_goes_on_is_judged_and_foretells(job, tmp_path, mo
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad", "momentum", "sgd", "ftrl"])
-def test_every_optimizer_learns_and_resumes_with_its_memory(job, optimizer):
+def test_every_optimizer_learns_and_resumes_with_its_state(job, optimizer):
     job("ps", *SMALL, "epochs=1", f"optimizer={optimizer}")
     resumed = job("ps", *SMALL, "epochs=2", f"optimizer={optimizer}")
     assert found(resumed, r"resumed behind epoch (\d)") == "1"
@@ -98,7 +98,7 @@ def test_every_optimizer_learns_and_resumes_with_its_memory(job, optimizer):
 
 
 def test_parameter_servers_beat_a_logistic_regression(job, tmp_path, tell):
-    """By 0.02 at least, on rows in which pairs of features count."""
+    """The AUC is higher by at least 0.02, on rows whose label depends on pairs of features."""
     rows = make_rows(tmp_path, 20_000)
     auc = float(found(job("ps"), r"evaluation auc=([\d.]+) rows=5000"))
     program = [sys.executable, ROOT / "tests/programs/logistic_regression.py", rows]
@@ -107,8 +107,8 @@ def test_parameter_servers_beat_a_logistic_regression(job, tmp_path, tell):
     assert auc >= logistic + 0.02
 
 
-def test_a_job_killed_during_a_save_resumes_from_the_last_whole_checkpoint(start, job, tmp_path):
-    """All processes get SIGKILL at the first file of the second checkpoint; the next job takes the steps of a whole."""
+def test_job_killed_during_a_save_resumes_from_the_last_complete_checkpoint(start, job, tmp_path):
+    """All processes get SIGKILL at the first file of the second checkpoint. The next job resumes from the first one."""
     kept = tmp_path / "kept"
     first = start("ps", *SMALL, "epochs=3")
     eventually(lambda: list(kept.glob("ckpt-1.index")), within=850)

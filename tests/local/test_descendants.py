@@ -1,4 +1,4 @@
-"""Test that a stop reaches all descendants of the user's programs and gives them time; each gets SIGTERM once."""
+"""Test that all descendants of the user's programs get SIGTERM once, and time to end."""
 
 import re
 
@@ -46,7 +46,7 @@ BY_TIMEOUT = "#!/bin/sh\ntimeout 100 python3 save.py\necho over\n"
     ],
     ids=["in the background, twice removed", "in a session of its own, below one that ignores SIGTERM", "timeout"],
 )
-def test_work_outside_the_process_group_is_saved(hosts, mode, program, text, times):
+def test_process_outside_the_process_group_saves_after_sigterm(hosts, mode, program, text, times):
     count, scripts = (2, 2) if mode == "mpi" else (1, 1)
     job = hosts(
         count, program, code={program: text, "save.py": SAVES}, mode=mode, each=2 if mode == "mpi" else 0, STOP_GRACE=20
@@ -61,7 +61,7 @@ def test_work_outside_the_process_group_is_saved(hosts, mode, program, text, tim
         assert not re.search("(script|rank .) stopped: killed by SIGKILL", host.log)
 
 
-def test_a_daemon_that_a_script_leaves_is_named_when_it_is_ended(hosts):
+def test_log_names_the_daemon_of_a_script_that_is_terminated(hosts):
     code = """
 import subprocess
 print("pid", subprocess.Popen(["sleep", "600"], start_new_session=True).pid, flush=True)
@@ -72,8 +72,8 @@ print("pid", subprocess.Popen(["sleep", "600"], start_new_session=True).pid, flu
     assert f"killed processes that scripts left running: pid {pid} (sleep)\n" in job[1].log
 
 
-def test_a_program_that_a_script_starts_to_save_gets_no_sigterm(hosts):
-    """A handler copies what it saved by a program of its own, which would die of SIGTERM."""
+def test_program_started_by_a_sigterm_handler_gets_no_sigterm(hosts):
+    """A handler saves, then starts a program that copies the files. SIGTERM would kill that program."""
     code = """
 import os, signal, subprocess, sys, time
 def stop(*_):
@@ -91,8 +91,8 @@ time.sleep(600)
     assert (job[1].base / "model/saved").exists()
 
 
-def test_a_daemon_of_no_known_script_gets_sigterm_once(hosts):
-    """Its environment does not show whose it is: a daemon that was started with a clean one."""
+def test_daemon_without_a_known_script_gets_sigterm_once(hosts):
+    """The daemon was started with a clean environment, which does not show to which script it belongs."""
     train = """
 import json, os, signal, subprocess, sys, time
 if json.loads(os.environ["TF_CONFIG"])["task"]["index"] == 0:

@@ -1,6 +1,6 @@
-"""Test `entrypoint local --fault`: what faults do to hosts, and hosts in namespaces; nothing is left.
+"""Test `entrypoint local --fault`: the effect of faults on hosts, hosts in namespaces, and the clean-up.
 
-The outcome table injects each kind of fault, and unit/simulate/test_fault.py has when and where it happens.
+The outcome table injects each kind of fault; unit/simulate/test_fault.py tests when and where a fault happens.
 """
 
 import re
@@ -29,7 +29,7 @@ def local(local, tmp_path):
     return start
 
 
-def test_faults_come_one_after_the_other(local, engine):
+def test_faults_happen_in_their_order(local, engine):
     faults = ["late algo-3 for 1", f"pause algo-2 when '{BEFORE}' for 1", "kill algo-3:beats.py when 'step 20;'"]
     run = local(engine, *STEPS, faults=faults, **PATIENT)
     run.must_end(137, cause="algo-3 worker/2 (killed by SIGKILL)")
@@ -42,19 +42,19 @@ def test_all_hosts_can_be_killed_at_once(local, engine):
     local(engine, *STEPS, count=2, faults=[f"kill all when '{BEFORE}'"]).must_end(137, "SIGKILL", "SIGKILL")
 
 
-def test_a_stop_during_the_start_reaches_every_host(local, engine):
-    """A host that cannot receive it yet gets it as soon as it can."""
+def test_sigterm_during_the_start_reaches_every_host(local, engine):
+    """A host that cannot receive SIGTERM yet gets it as soon as it can."""
     local(engine, program="sleeps.py", faults=["stop all"]).must_end(143, 143, 143, 143)
 
 
-def test_a_host_that_is_stopped_before_the_coordinator_is_there_stops_the_job(local, engine):
+def test_sigterm_of_a_follower_before_the_coordinator_starts_stops_the_job(local, engine):
     faults = ["late algo-1 for 1.2", "stop algo-2"]
     run = local(engine, program="sleeps.py", faults=faults, ENTRYPOINT_START_TIMEOUT="60")
     run.must_end(143, 143, 143, 143)
     assert "a host failed" not in run.terminal  # else `entrypoint local` has stopped them
 
 
-def test_a_paused_process_stands_still_and_goes_on(local, engine, shared):
+def test_paused_process_stands_still_and_continues(local, engine, shared):
     faults = [f"pause algo-2:worker/1 when '{BEFORE}' for 2"]
     run = local(engine, "--hyperparameters", "steps=0", f"until={shared}/over", count=2, faults=faults)
     run.says("fault over")
@@ -78,8 +78,8 @@ if os.environ["SM_CURRENT_HOST"] == "algo-2":
 """
 
 
-def test_output_of_a_stalled_host_arrives_once_it_is_read(local, engine, shared):
-    """It is more than a pipe holds, and other hosts go on. A host that ended would give it up after seconds."""
+def test_output_of_a_host_arrives_after_a_pause_of_its_reader(local, engine, shared):
+    """The output is larger than a pipe, and other hosts continue. A host that ends discards it after some seconds."""
     fault = "stall algo-2 when 'algo-2 worker/1] here' for 10"
     run = local(engine, program=STALLS, count=2, faults=[fault], env={"MEETING": str(shared)})
     run.says("fault after")
@@ -137,8 +137,8 @@ serve() if me == "algo-1" else talk()
 """
 
 
-def test_a_cut_is_silent_and_heals(local, netns):
-    """A connection stays open through it; a new one is neither refused nor gets "no such host"."""
+def test_connections_survive_a_cut_of_the_network(local, netns):
+    """An open connection stays open. A new one is neither refused nor reported as "no such host"."""
     run = local(netns, program=TALKS, count=2, faults=["cut algo-1 when 'heard' for 12"], **PATIENT)
     run.must_end(0)
     assert "[algo-2 worker/1] silence: timed out" in run.terminal
@@ -157,7 +157,7 @@ for number in range(600):
 """
 
 
-def test_files_of_a_folder_stay_when_it_becomes_full(local, netns, tmp_path):
+def test_full_folder_keeps_its_files(local, netns, tmp_path):
     run = local(netns, program=FILLS, count=2, faults=["fill algo-2:output when 'worker/1] written'"])
     run.must_end(1, 1, 1, cause="algo-2 worker/1 (exit code 1): OSError: [Errno 28] No space left on device")
     assert (run.ml(2) / "output/data/before").read_text() == "before"
@@ -192,7 +192,7 @@ Path("/opt/ml/model/weights").write_text("1")
 """
 
 
-def test_a_host_in_namespaces_is_like_one_of_sagemaker(local, netns, tmp_path):
+def test_host_in_namespaces_looks_like_a_host_of_sagemaker(local, netns, tmp_path):
     data = tmp_path / "my data"
     data.mkdir()
     (data / "rows").write_text("1")
@@ -216,21 +216,21 @@ def test_a_host_in_namespaces_is_like_one_of_sagemaker(local, netns, tmp_path):
     assert not (data / "new").exists()
 
 
-def test_the_plan_in_namespaces_is_sagemakers(local, netns):
+def test_plan_in_namespaces_equals_the_plan_on_sagemaker(local, netns):
     run = local(netns, "--plan", mode="ps" if shutil.which("tensorflow") else "mwms")
     run.must_end(0)
     assert "algo-2:8890" in run.terminal and "127." not in run.terminal
     assert "/opt/ml" in run.terminal or "cd " not in run.terminal
 
 
-def test_two_runs_in_namespaces_keep_apart(local, netns):
+def test_two_runs_in_namespaces_do_not_reach_each_other(local, netns):
     fault = f"cut algo-1 when '{BEFORE}' for 1"
     runs = [local(netns, count=2, faults=[fault], **PATIENT) for _ in range(2)]
     assert [run.end() for run in runs] == [0] * 2
 
 
-def test_nothing_is_left_of_hosts_in_namespaces_whose_run_is_killed(local, netns, tmp_path):
-    """At the start, which takes several steps, and in the middle. A namespace goes with the last process in it."""
+def test_killed_run_leaves_nothing_of_its_hosts_in_namespaces(local, netns, tmp_path):
+    """The run is killed during its start, or later. A namespace ends with its last process."""
     for text in ("", "[algo-1]", BEFORE):
         run = local(netns, *STEPS, faults=["fill algo-1:output", f"cut algo-2 when '{BEFORE}'"])
         run.says(text)
@@ -241,7 +241,7 @@ def test_nothing_is_left_of_hosts_in_namespaces_whose_run_is_killed(local, netns
     assert not list(Path("/run/netns").glob("*") if Path("/run/netns").exists() else [])
 
 
-def test_two_interrupts_kill_a_run_of_which_a_host_is_frozen(local, netns):
+def test_two_interrupts_kill_a_run_with_a_frozen_host(local, netns):
     faults = [f"pause algo-2 when '{BEFORE}'"]
     # Else the job may end before SIGINT.
     run = local(netns, *STEPS, count=2, faults=faults, ENTRYPOINT_PEER_TIMEOUT="600")
@@ -253,7 +253,7 @@ def test_two_interrupts_kill_a_run_of_which_a_host_is_frozen(local, netns):
     assert run.exits[1] == "SIGKILL"
 
 
-def test_help_shows_each_fault():
+def test_help_lists_each_fault():
     shown = entrypoint("help", "faults", COLUMNS="120").stdout
     assert "ACTION TARGET [at SECONDS | when TEXT] [for SECONDS]" in shown
     for word in ("kill", "stop", "pause", "cut", "late", "hide", "fill", "readonly"):

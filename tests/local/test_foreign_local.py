@@ -15,8 +15,8 @@ if task != "ps" or "--stays" in sys.argv:
 
 
 @pytest.mark.parametrize("stays", [True, False])
-def test_a_script_that_is_its_own_parameter_servers_must_stay(hosts, stays):
-    """It is terminated with the job; one that leaves earlier is a failure, though its exit code is 0."""
+def test_ps_script_that_exits_before_the_chief_fails_the_job(hosts, stays):
+    """A script that serves as ps is terminated at the end. If it exits earlier, even with 0, the job fails."""
     sent = by_sdk("train.py", PARAMETER_SERVER, **({"stays": True} if stays else {}))
     job = hosts(2, code=SERVES, hyperparameters=sent, PS_SERVERS="script")
     if not stays:
@@ -30,8 +30,8 @@ def test_a_script_that_is_its_own_parameter_servers_must_stay(hosts, stays):
 
 @pytest.mark.more  # test_ps_ends.py has a worker that waits for a file, and others that serve, without TensorFlow
 @pytest.mark.tensorflow
-def test_workers_that_wait_for_a_file_which_they_cannot_see_end_with_the_job(hosts, tmp_path):
-    """With the name of AWS's images, and the file in each host's own folder."""
+def test_workers_waiting_for_an_invisible_file_end_with_the_job(hosts, tmp_path):
+    """The file has the name from AWS's images and is in a folder that other hosts cannot see."""
     (tmp_path / "shared").mkdir()
     sent = by_sdk("foreign/ps_renames_master.py", PARAMETER_SERVER, folder=str(tmp_path / "shared"), done="DONE")
     job = hosts(2, "foreign/ps_renames_master.py", hyperparameters=sent, PS_CHIEF_NAME="master")
@@ -44,7 +44,7 @@ def test_workers_that_wait_for_a_file_which_they_cannot_see_end_with_the_job(hos
 
 @pytest.mark.more  # test_ps_ends.py has a worker that joins, without TensorFlow
 @pytest.mark.tensorflow
-def test_the_tutorials_fit_ends_with_its_chief_though_workers_join_their_servers(hosts, tmp_path):
+def test_tutorial_ends_with_its_chief_though_workers_join_their_servers(hosts, tmp_path):
     sent = by_sdk("foreign/ps_tutorial_fit.py", PARAMETER_SERVER, folder=str(tmp_path))
     job = hosts(2, "foreign/ps_tutorial_fit.py", hyperparameters=sent, PS_SERVERS="script")
     job.must_end(0, within=300)
@@ -67,21 +67,21 @@ if "--torch" in sys.argv:
 @pytest.mark.parametrize(
     "own, where", [({}, "/entrypoint/stand_ins/smdistributed/"), ({"__init__.py": ""}, "/code/smdistributed/")]
 )
-def test_the_data_parallel_library_is_there_if_asked_for(hosts, own, where):
-    """The code's own, if it brings one."""
+def test_requested_data_parallel_library_can_be_imported(hosts, own, where):
+    """If the code contains its own version of the library, that version is used."""
     code = {"train.py": LOOKS, **{f"smdistributed/dataparallel/{name}": text for name, text in own.items()}}
     job = hosts(1, code=code, mode="mpi", hyperparameters=by_sdk("train.py", DATA_PARALLEL))
     job.must_end(0)
     assert where in job.says(r"algo-1 rank 0\] found (.*)")[1]
 
 
-def test_what_the_data_parallel_library_does_not_cover_is_in_the_failure_file(hosts):
+def test_failure_file_names_unsupported_calls_of_the_data_parallel_library(hosts):
     job = hosts(1, code=LOOKS, mode="mpi", hyperparameters=by_sdk("train.py", DATA_PARALLEL, torch=1))
     job.must_end(1)
     assert "ImportError: smdistributed.dataparallel.torch is not covered: this image trains Ten" in job[1].failure
 
 
-def test_jobs_that_do_not_ask_have_no_data_parallel_library(hosts):
+def test_jobs_without_the_request_have_no_data_parallel_library(hosts):
     job = hosts(1, code=LOOKS, hyperparameters=by_sdk("train.py", {}))
     assert "ModuleNotFoundError: No module named 'smdistributed'" in job.must_end(1)
 

@@ -1,4 +1,4 @@
-"""Test hosts with GPUs, by a stand-in for nvidia-smi. What one host checks: unit/programs/test_unused_gpus.py."""
+"""Test hosts with GPUs, which a stand-in for nvidia-smi reports. unit/programs/test_unused_gpus.py has one host."""
 
 import os
 from importlib.util import find_spec
@@ -13,7 +13,7 @@ SCRIPT = "print('the script runs')\n"
 
 @pytest.fixture
 def with_gpus(tmp_path):
-    """Return a PATH with an nvidia-smi that lists so many GPUs on these hosts, and none on others."""
+    """Return a PATH whose nvidia-smi lists the given number of GPUs on these hosts, and none on others."""
 
     def make(hosts: str, count: int = 1) -> dict[str, str]:
         folder = tmp_path / "bin"
@@ -31,7 +31,7 @@ def told(job) -> list[str]:
     return [line for host in job.hosts.values() for line in host.log.splitlines() if "cannot use" in line]
 
 
-def test_three_hosts_of_which_two_have_gpus_say_once_that_tensorflow_cannot_use_them(hosts, with_gpus):
+def test_unused_gpus_of_two_hosts_are_logged_once(hosts, with_gpus):
     job = hosts(3, code=SCRIPT, environment=with_gpus("algo-[23]", count=4))
     job.must_end(0)
     (line,) = told(job)
@@ -55,7 +55,7 @@ def test_unused_gpus_can_fail_the_job_before_any_script_runs(hosts, with_gpus, c
     assert not any("the script runs" in host.log for host in job.hosts.values())
 
 
-def test_a_setting_of_the_job_turns_the_check_off(hosts, with_gpus):
+def test_setting_of_the_job_turns_the_gpu_check_off(hosts, with_gpus):
     setting = {"sagemaker_entrypoint_gpu_check": '"off"'}
     job = hosts(2, code=SCRIPT, environment=with_gpus("algo-*"), hyperparameters=setting)
     job.must_end(0)
@@ -68,8 +68,8 @@ def test_hosts_without_gpus_get_no_warning(hosts, with_gpus):
     assert not told(job)
 
 
-def test_an_optimizer_that_xla_would_compile_is_named_with_its_line(hosts, with_gpus):
-    """The stand-in for TensorFlow does not report its build: then it may use the GPUs."""
+def test_optimizer_that_xla_would_compile_is_logged_with_its_line(hosts, with_gpus):
+    """The stand-in for TensorFlow does not report its build, so the launcher assumes that it can use GPUs."""
     script = "def never():\n    tf.distribute.ParameterServerStrategy(resolver)\n    tf.keras.optimizers.SGD(0.1)\n"
     job = hosts(2, code=script, mode="ps", environment={**with_gpus("algo-1"), **LISTENS})
     job.must_end(0)

@@ -40,20 +40,20 @@ def slow_disk(tmp_path):
     disk.close()
 
 
-def test_a_checkpoint_to_a_slow_disk_is_no_hang(hosts, slow_disk):
-    """It is written in pieces, for six times the limit and more."""
+def test_slow_checkpoint_in_pieces_is_not_reported_as_a_hang(hosts, slow_disk):
+    """The checkpoint is written in pieces, for more than six times the hang limit."""
     job = hosts(1, code=SAVES.format(48, 1 << 17), **SOON)
     job.must_end(0)
     assert "saved" in job[1].log and "no progress" not in job[1].log
 
 
-def test_a_checkpoint_in_one_write_to_a_slow_disk_is_no_hang(hosts, slow_disk):
-    """The process sleeps beyond any signal until all of it is written: py-spy, which would stop it, waits as long."""
+def test_slow_checkpoint_in_one_write_is_not_reported_as_a_hang(hosts, slow_disk):
+    """The process sleeps uninterruptibly until the write ends. py-spy, which has to stop the process, waits as long."""
     job = hosts(1, code=SAVES.format(1, 1 << 26), **SOON)
     stacks = job[1].base / "output/data/stacks-algo-1.txt"
 
     def is_looked_at_again() -> bool:
-        """Return whether stacks were taken twice: after the first time, no hang was reported."""
+        """Return whether stacks were taken a second time; that happens only if the first led to no hang report."""
         return job[1].process.poll() is not None or (
             stacks.exists() and stacks.read_text().count(": no progress\n") > 1
         )
@@ -64,7 +64,7 @@ def test_a_checkpoint_in_one_write_to_a_slow_disk_is_no_hang(hosts, slow_disk):
     assert "saved" in job[1].log and "no progress" not in job[1].log
 
 
-def test_an_upload_from_memory_to_a_slow_store_is_no_hang(hosts):
+def test_slow_upload_from_memory_is_not_reported_as_a_hang(hosts):
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def take():

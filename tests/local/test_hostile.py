@@ -1,7 +1,7 @@
 """Test that thousands of hostile requests do not affect a running job.
 
-From addresses that are not the job's: genuine messages, sent again. From those and from the job's own: bytes of chance,
-halves of requests, wrong versions, wrong types, huge and slow ones.
+Addresses outside the job send genuine messages again. These addresses and the job's own send random bytes, half
+requests, wrong versions, wrong types, and huge or slow requests.
 """
 
 import collections
@@ -31,7 +31,7 @@ TOKEN = "the-token-of-this-job"
 
 
 def lies(job) -> list[tuple[str, str, bytes]]:
-    """Return (path, address it must come from, body) of messages that would end the job if they were believed."""
+    """Return (path, required sender address, body) of messages that would end the job if a host accepted them."""
     found = []
     for name in job.names[1:]:
         cause = Cause(host=name, process="script", what="exit code 7", error="LieError", code=7)
@@ -61,7 +61,7 @@ def post(path: str, body: bytes, *headers: str) -> bytes:
 
 
 def malformed(rng: random.Random, genuine: bytes) -> bytes:
-    """Return a request that no host would send, whoever sends it."""
+    """Return a malformed request, which no launcher sends."""
     value, path, any_of = json.loads(genuine), rng.choice(["/report", "/news"]), rng.choice
     whole = post(path, genuine)
 

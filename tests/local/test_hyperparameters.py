@@ -46,7 +46,7 @@ def arguments() -> list[bytes]:
 
 @pytest.fixture
 def awkward(hosts):
-    """Run a script with all of the values; none of them may be taken for a command."""
+    """Run a script with all of the values; check that no shell executes any of them."""
 
     def run(count: int, program: str, code: str, **options):
         job = hosts(count, program, code=code, hyperparameters=wire(AWKWARD), **options)
@@ -67,7 +67,7 @@ def test_every_byte_reaches_a_shell_script(awkward):
 
 
 def test_every_byte_reaches_ranks_as_argument_and_variable(awkward):
-    """On two hosts: a shell and ssh lie between."""
+    """On two hosts, the values pass through a shell and ssh."""
     found = awkward(2, "train.py", IN_PYTHON, mode="mpi", each=2).json_of("told-*")
     assert len(found) == 4
     for told in found:
@@ -92,15 +92,15 @@ TOO_LONG = {
 
 
 @pytest.mark.parametrize("hyperparameters, named", TOO_LONG.values(), ids=TOO_LONG)
-def test_an_argument_that_is_too_long_is_refused_before_anything_starts(hosts, hyperparameters, named):
+def test_too_long_argument_is_refused_before_any_process_starts(hosts, hyperparameters, named):
     job = hosts(1, code=IN_PYTHON, hyperparameters=wire(hyperparameters))
     line = job.must_end(78)
     assert job[1].failure == line and all(word in line for word in named), line
     assert "Traceback" not in job[1].log
 
 
-def test_the_longest_argument_arrives_and_one_that_is_none_may_be_longer(hosts):
-    """Masking takes no time: each of these took minutes with the former pattern for passwords in URLs."""
+def test_script_gets_an_argument_of_the_greatest_length(hosts):
+    """Masking these values takes no time. An earlier pattern for passwords in URLs took minutes for each."""
     values = {"text": "x" * LONGEST, "sagemaker_text": "https://me:" * 1_000_000}
     job = hosts(1, code=IN_PYTHON, hyperparameters=wire(values))
     job.must_end(0)
@@ -115,7 +115,7 @@ if "--lr" in sys.argv:
 """
 
 
-def test_a_failure_with_nothing_but_a_usage_shows_the_arguments(hosts):
+def test_failure_text_shows_arguments_if_the_script_prints_only_its_usage(hosts):
     """Docopt prints only a usage. Secrets among the arguments are masked."""
     job = hosts(1, code=REFUSES, hyperparameters={"lr": "0.1", "api_key": "abc123xyz"})
     assert job.must_end(1) == (

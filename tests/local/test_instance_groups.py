@@ -1,4 +1,4 @@
-"""Test heterogeneous clusters: parts by instance group, hosts outside the distribution; all of them leave together."""
+"""Test heterogeneous clusters: roles by instance group, hosts outside the distribution, and their common end."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def grouped(hosts):
     return start
 
 
-def test_ranks_on_one_group_and_servers_on_the_other(grouped):
+def test_one_group_runs_ranks_and_the_other_runs_servers(grouped):
     job = grouped({}, "mpi", each=1, OUTSIDE_GRACE=0.5)
     job.must_end(0)
     told = job.json_of("told.json")
@@ -40,7 +40,7 @@ def test_ranks_on_one_group_and_servers_on_the_other(grouped):
         assert (job.folder / "trained-algo-4").exists()
 
 
-def test_workers_on_one_group_and_servers_that_finish_their_work(grouped):
+def test_servers_outside_the_distribution_finish_their_work(grouped):
     job = grouped({"saves": "true"})
     job.must_end(0)
     for number in (1, 2):
@@ -51,7 +51,7 @@ def test_workers_on_one_group_and_servers_that_finish_their_work(grouped):
     assert len(configs[2]["cluster"]["worker"]) == 2
 
 
-def test_parameter_servers_on_one_group_and_the_chief_and_workers_on_another(hosts):
+def test_one_group_runs_ps_and_the_other_chief_and_workers(hosts):
     groups, asked = {"train": [3, 1], "memory": [2]}, {"sagemaker_entrypoint_ps_groups": "memory"}
     job = hosts(3, "writes_tf_config.py", mode="ps", hyperparameters=asked, groups=groups, environment=LISTENS)
     job.must_end(0)
@@ -60,12 +60,12 @@ def test_parameter_servers_on_one_group_and_the_chief_and_workers_on_another(hos
     assert "ps/0 started" in job[2].log and "prepare" not in job[2].log
 
 
-def test_a_failure_outside_the_distribution_is_the_jobs(grouped):
+def test_failed_host_outside_the_distribution_fails_the_job(grouped):
     text = grouped({"fails": "outside"}).must_end(1)
     assert re.match(r"algo-[12] script .*ValueError: no data to serve$", text)
 
 
-def test_a_stop_reaches_every_group(grouped):
+def test_sigterm_reaches_every_group(grouped):
     job = grouped({"lasts": "true"})
     for number, says in ((1, "serving"), (2, "serving"), (3, "training"), (4, "training")):
         job.says(f"] {says}", host=number)
@@ -74,7 +74,7 @@ def test_a_stop_reaches_every_group(grouped):
     assert "] stopping" in job[1].log and "] stopping" in job[2].log
 
 
-def test_a_group_that_is_not_there_ends_the_job_on_every_host(hosts):
+def test_missing_group_ends_the_job_on_every_host(hosts):
     asked = {"sagemaker_distribution_instance_groups": "gpus"}
     job = hosts(3, "tells.py", mode="mwms", hyperparameters=asked, groups={"train": [3, 1], "data": [2]})
     assert job.end() == [78, 78, 78]
@@ -82,7 +82,7 @@ def test_a_group_that_is_not_there_ends_the_job_on_every_host(hosts):
     assert "names instance group 'gpus'; wanted one of 'train', 'data'" in text
 
 
-def test_the_command_of_the_documents_makes_these_groups(tmp_path, no_leftovers):
+def test_documented_command_makes_the_instance_groups(tmp_path, no_leftovers):
     (text,) = re.findall(r"^    entrypoint (local (?:.*\\\n)*.*)", (ROOT / "docs/instance_groups.md").read_text(), re.M)
     (tmp_path / "train.py").write_text(
         "import os\nprint(os.environ['SM_CURRENT_INSTANCE_GROUP'], 'TF_CONFIG' in os.environ)\n"

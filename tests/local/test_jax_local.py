@@ -1,6 +1,6 @@
-"""Test mode `jax`: without jax, and with it, on two hosts of this machine.
+"""Test mode `jax` with and without the package jax, on two hosts of this machine.
 
-jax lies in a folder of its own, as the NumPy that it wants is not what TensorFlow 2.14 wants.
+jax is in a separate folder, since it needs another NumPy than TensorFlow 2.14.
 """
 
 import importlib.util
@@ -77,15 +77,15 @@ def trains(hosts):
     return start
 
 
-def test_a_process_that_raises_ends_the_job_and_is_named(trains):
-    """By itself, jax would wait 300 s for the other process, which waits in a collective for this one."""
+def test_jax_process_that_raises_ends_the_job_and_is_named(trains):
+    """Without the launcher, jax would wait 300 s for the other process, which waits in a collective for this one."""
     job = trains(asked={"do": "raises", "steps": 100_000})
     assert job.must_end(1, within=200) == "algo-1 worker/0 (exit code 1): ValueError: bad batch"
     assert "Shutdown barrier" not in job[1].log + job[2].log
 
 
-def test_a_process_that_works_silently_is_no_hang_and_one_that_sleeps_is(trains):
-    """The other one waits in a collective of gloo meanwhile, in native code that py-spy cannot unwind."""
+def test_sleeping_process_is_reported_as_a_hang_but_a_computing_one_is_not(trains):
+    """The other process waits in a collective of gloo, in native code that py-spy cannot unwind."""
     job = trains(HANG_AFTER=2, HANG_ACTION="fail", asked={"do": "works and hangs", "on": 0, "steps": 100_000})
     first = job.must_end(72, "algo-1 worker/0 (no progress): no progress in any process for 2 s: ")
     assert "has worked" in job[1].log
@@ -94,7 +94,7 @@ def test_a_process_that_works_silently_is_no_hang_and_one_that_sleeps_is(trains)
     assert re.search(rf"worker/0 on algo-1 is in jax_cell.py:{sleeps} act \(sleeps\), {waits}", first)
 
 
-def test_two_processes_on_each_host_train_one_model_and_start_again(trains):
+def test_two_processes_on_each_host_train_one_model_and_resume(trains):
     again = {"RESTARTS": 1, "RESTART_BACKOFF": 0.2}
     job = trains(asked={"do": "kills at first", "on": 3}, each=2, **again)
     job.must_end(0)
@@ -103,7 +103,7 @@ def test_two_processes_on_each_host_train_one_model_and_start_again(trains):
     assert "process 3 of 4, with 1 of 4 devices (cpu)" in job[2].log
 
 
-def test_sigterm_reaches_processes_that_ask_jax_and_all_save_in_one_step(trains):
+def test_all_jax_processes_save_at_the_same_step_after_sigterm(trains):
     job = trains(asked={"do": "saves", "steps": 100_000})
     job.says("acts at")
     job.stop()
@@ -112,8 +112,8 @@ def test_sigterm_reaches_processes_that_ask_jax_and_all_save_in_one_step(trains)
     assert len(lines) == 2 and len({line.rpartition(" ")[2] for line in lines}) == 1
 
 
-def test_processes_that_train_no_common_model_are_reported(trains):
-    """They average the loss, and no gradients."""
+def test_jax_processes_that_train_separate_models_are_reported(trains):
+    """The processes average the loss but not the gradients."""
     job = trains(code={"train.py": AVERAGES, **KERAS})
     told = job.says("distributed: (.*)")[1]
     job.stop()
@@ -123,7 +123,7 @@ def test_processes_that_train_no_common_model_are_reported(trains):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("jax") is not None, reason="jax is installed")
-def test_without_jax_the_job_ends_before_the_script_starts(hosts):
+def test_job_without_jax_ends_before_the_script_starts(hosts):
     job = hosts(2, code="print('trains')\n", mode="jax")
     first = job.must_end(78)
     assert "trains" not in job[1].log

@@ -1,4 +1,4 @@
-"""Test faults of the launcher itself: the other hosts learn of them, and none waits in vain."""
+"""Test that the other hosts are informed of a fault of the launcher itself, and none waits for a timeout."""
 
 import os
 
@@ -37,7 +37,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("module, place, when, host", MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_of_the_launcher_ends_every_host_and_none_with_0(hosts, tmp_path, module, place, when, host):
+def test_bug_in_the_launcher_ends_every_host_with_an_error(hosts, tmp_path, module, place, when, host):
     hostname = f"ip-10-0-0-{host - 1}.ec2.internal"
     text = SABOTAGE.format(hostname=hostname, module=module, place=place, when=when)
     (tmp_path / "sitecustomize.py").write_text(text)

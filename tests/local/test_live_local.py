@@ -75,7 +75,7 @@ def test_the_coordinator_shows_all_hosts_while_they_run(hosts):
     job.must_end(0)
 
 
-def test_without_a_monitor_there_is_nothing_to_see(hosts):
+def test_live_page_without_a_monitor_is_absent(hosts):
     job = hosts(1, code=STEPS, MONITOR="false")
 
     def answer() -> bytes:
@@ -89,7 +89,7 @@ def test_without_a_monitor_there_is_nothing_to_see(hosts):
     job.must_end(0)
 
 
-def test_watch_serves_the_page_until_the_end_was_seen(local, tmp_path):
+def test_option_watch_serves_the_page_until_a_browser_showed_the_end(local, tmp_path):
     run = local(STEPS, "--watch", count=2, env={"TEST_FOLDER": str(tmp_path)})
     address = eventually(lambda: re.search(r"live page: (http://localhost:\d+/)", run.terminal), within=LONG)[1]
 
@@ -108,12 +108,12 @@ def test_watch_serves_the_page_until_the_end_was_seen(local, tmp_path):
 
 
 @pytest.mark.parametrize("port", ["70000", "-1"])
-def test_an_invalid_port_is_refused(local, port):
+def test_invalid_port_of_the_live_page_is_refused(local, port):
     run = local("tells.py", f"--watch={port}")
     run.must_end(78)
     assert "wanted a port" in run.terminal
 
 
-def test_top_says_where_there_is_no_job(tmp_path):
+def test_entrypoint_top_reports_a_missing_job(tmp_path):
     assert "is not a folder" in top(str(tmp_path / "none"), code=78)
     assert "no live page of a job" in top("http://127.0.0.1:9", code=78)

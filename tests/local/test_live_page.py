@@ -40,7 +40,7 @@ def shown(tmp_path, no_leftovers):
 
 
 def job_of(count: int, **more: list) -> View:
-    """Make the view of a job; `more`: {process: further lines of its host}."""
+    """Make the view of a job. `more` maps a process to further lines of its host."""
     made, names, now = View(), [f"algo-{number + 1}" for number in range(count)], time.time()
     about = {"version": 1, "hosts": names, "coordinator": "algo-1", "mode": "mpi", "cpus": 4, "memory_limit": 1000}
     for number, name in enumerate(names):
@@ -69,7 +69,7 @@ def words_of(dom: str) -> str:
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", body)))
 
 
-def test_a_running_job_shows_its_progress(shown):
+def test_live_page_shows_progress_of_a_running_job(shown):
     page = shown(job_of(2).state(time.time()))
     words = words_of(page.dom)
     assert page.complaints == [] and "<title>resnet-17</title>" in page.dom
@@ -78,7 +78,7 @@ def test_a_running_job_shows_its_progress(shown):
     assert "<details" not in page.dom and not re.search(r"\b(null|undefined|NaN)\b", words)
 
 
-def test_processes_that_train_come_first_and_the_loss_is_a_curve(shown):
+def test_live_page_lists_training_processes_first_and_draws_the_loss(shown):
     noise, now = (
         "2026-11-29 21:30:00.123456: I tensorflow/core/util/port.cc:113] oneDNN custom operations are on.",
         time.time(),
@@ -93,7 +93,7 @@ def test_processes_that_train_come_first_and_the_loss_is_a_curve(shown):
     assert "loss of rank 0 on algo-1 over 8 s, from 0.1111 to 1" in words_of(page.dom) and page.complaints == []
 
 
-def test_of_many_hosts_those_with_a_problem_are_open_and_first(shown):
+def test_live_page_opens_and_lists_hosts_with_problems_first(shown):
     still = [["still", time.time(), {"rank 6": [90.0, 0.0]}]]
     page = shown(job_of(12, algo_7=still).state(time.time()))
     assert page.complaints == []
@@ -111,7 +111,7 @@ def test_a_failed_job_shows_its_cause_first(shown):
     assert "<title>resnet-17</title>" in page.dom and page.complaints == []
 
 
-def test_a_job_whose_hosts_train_apart_is_not_green_though_it_succeeds(shown):
+def test_successful_job_with_hosts_that_train_alone_is_not_green(shown):
     told = {"words": "every host trains alone", "advice": f"train.py:31 makes the model outside {HOSTILE}"}
     ends = [
         ["distributed", time.time(), False, told],

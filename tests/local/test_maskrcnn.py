@@ -21,7 +21,7 @@ SMALL = {
 }  # fmt: skip
 
 
-def test_a_run_that_is_stopped_goes_on_where_it_was(no_leftovers, tmp_path: Path) -> None:
+def test_stopped_maskrcnn_run_resumes_at_its_step(no_leftovers, tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     pytest.importorskip("pycocotools")
     shapes = [sys.executable, MASKRCNN / "draw_shapes.py", f"--output={tmp_path}/shapes"]

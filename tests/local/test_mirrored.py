@@ -1,4 +1,4 @@
-"""Test examples/digits on one host with several devices: CPUs that TensorFlow splits into several stand for GPUs."""
+"""Test examples/digits on one host with several devices: virtual CPU devices of TensorFlow replace GPUs."""
 
 import os
 import re
@@ -18,8 +18,8 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def test_digits_are_learned_by_a_copy_on_each_device(tmp_path):
-    """Two copies learn as one would from the same batches, and one model is saved."""
+def test_mirrored_copies_on_each_device_learn_the_digits(tmp_path):
+    """Two copies reach the weights that one copy reaches with the same batches, and one model is saved."""
     pytest.importorskip("sklearn")
     program = [str(ROOT / "examples/digits/train.py"), "--mirrored=true", "--epochs=4"]
     environ = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}

@@ -1,6 +1,6 @@
 """Test a job in MLflow, by MLflow's own client: the run has parameters, metrics and figures, live or afterwards.
 
-MLflow lies in a folder of its own, as what it wants is not what TensorFlow 2.14 wants.
+MLflow is in a separate folder, since it needs other versions of packages than TensorFlow 2.14.
 """
 
 import json
@@ -56,7 +56,7 @@ def runs_in(tracking: dict[str, str]) -> list[dict]:
     return json.loads(done.stdout)
 
 
-def test_a_failed_job_of_two_hosts_is_a_run_live_and_may_be_one_afterwards(hosts, tracking):
+def test_failed_job_becomes_an_mlflow_run_live_or_afterwards(hosts, tracking):
     environment = {**tracking, "TRAINING_JOB_NAME": "clicks-7", "MLFLOW_EXPERIMENT_NAME": "clicks"}
     environment["WAITS"] = ""  # until MLflow, which takes seconds to import, has brought what was there
     job = hosts(2, code=STEPS, hyperparameters={"lr": "0.1"}, environment=environment)
@@ -82,13 +82,13 @@ def test_a_failed_job_of_two_hosts_is_a_run_live_and_may_be_one_afterwards(hosts
     assert "system/algo-1/cpu" in metrics
 
 
-def test_without_mlflow_a_line_says_what_to_install(hosts):
+def test_job_without_mlflow_logs_what_to_install(hosts):
     job = hosts(1, code=STEPS, environment={"MLFLOW_TRACKING_URI": "file:///nowhere"})
     job.must_end(0)
     assert "MLflow is not installed here: add mlflow-skinny to requirements.txt" in job[1].log
 
 
-def test_a_server_that_does_not_answer_does_not_hold_the_job_up(hosts, tracking):
+def test_unresponsive_mlflow_server_does_not_delay_the_job(hosts, tracking):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         tracking["MLFLOW_TRACKING_URI"] = "http://127.0.0.1:{1}".format(*silent.getsockname())
         job = hosts(1, code=STEPS, environment=tracking)

@@ -73,7 +73,7 @@ FAILS_SOON = {"HANG_AFTER": 2, "HANG_ACTION": "fail"}
 
 
 def record(job, host: str, of: int = 1) -> list[list]:
-    """Return a host's record as far as it goes, by default the one on the coordinator."""
+    """Return a host's record up to its last complete line; by default the copy on the coordinator."""
     path = job[of].base / f"output/data/record/{host}.jsonl.gz"
     *whole, _ = zlib.decompressobj(31).decompress(path.read_bytes()).split(b"\n")
     return [json.loads(line) for line in whole]
@@ -103,7 +103,7 @@ def test_the_coordinator_has_the_records_of_all_hosts(hosts):
     ]  # fmt: skip
 
 
-def test_a_lost_hosts_record_is_there_up_to_its_last_seconds(hosts):
+def test_coordinator_keeps_the_record_of_a_lost_host(hosts):
     job = hosts(2, code=STEPS.format(steps=6000, pause=0.1))
     job.says(r"step=20 ", host=2)
     eventually(lambda: any(line[0] == "metric" for line in record(job, "algo-2")), within=LONG)
@@ -113,7 +113,7 @@ def test_a_lost_hosts_record_is_there_up_to_its_last_seconds(hosts):
     assert lines(job, "algo-1", "outcome")[0][0]["cause"]["host"] == "algo-2"
 
 
-def test_a_host_that_has_lost_the_coordinator_keeps_its_record_and_waits_for_nobody(hosts):
+def test_follower_without_a_coordinator_keeps_its_record_and_ends(hosts):
     job = hosts(2, code=STEPS.format(steps=6000, pause=0.1))
     job.says(r"step=20 ", host=2)
     job[1].kill()
@@ -139,7 +139,7 @@ def test_secrets_are_not_in_the_record(hosts):
     assert "hidden-value-17" not in json.dumps(record(job, "algo-1"))
 
 
-def test_without_the_monitor_there_is_no_record(hosts):
+def test_job_without_the_monitor_writes_no_record(hosts):
     job = hosts(1, "exits.py", MONITOR="false")
     job.must_end(0)
     assert not (job[1].base / "output/data/record").exists()
@@ -177,14 +177,14 @@ def test_a_job_succeeds_if_its_monitors_are_killed_or_stopped(hosts, number):
         assert (job[1].base / "output/data/report.html").exists() or late
 
 
-def test_the_monitor_goes_with_its_launcher(hosts):
+def test_monitor_ends_with_its_launcher(hosts):
     job = hosts(1, code=STEPS.format(steps=600, pause=0.1))
     monitors(job)
     job[1].kill()
     monitors(job, 0)
 
 
-def test_a_program_that_prints_much_is_not_delayed_and_its_bytes_are_counted(hosts):
+def test_monitor_counts_bytes_of_much_output_without_delaying_the_program(hosts):
     job = hosts(1, code="print('\\n'.join(f'step={step} loss=1.0 ' + 'x' * 80 for step in range(50_000)))\n")
     job.must_end(0)
     counted = sum(each.get("script", {}).get("output", 0) for _, _, each, _ in lines(job, "algo-1", "sample"))
@@ -192,7 +192,7 @@ def test_a_program_that_prints_much_is_not_delayed_and_its_bytes_are_counted(hos
 
 
 class TestHangs:
-    def test_each_stack_is_kept_and_the_process_that_hangs_is_named(self, hosts):
+    def test_hang_report_keeps_every_stack_and_names_the_hung_process(self, hosts):
         job = hosts(3, code=WAITS, **FAILS_SOON)
         said = "no progress in any process for 2 s: script on algo-2 is in train.py:5 read_data (sleeps), the other 2"
         job.must_end(72, "algo-2 script (no progress): " + said)
@@ -203,20 +203,20 @@ class TestHangs:
 
     # On a machine that is busy with other things, a rank that spins in a collective counts as at work for long.
     @pytest.mark.more  # cluster/test_cluster_monitor.py has ranks that hang and are named, in the image
-    def test_ranks_are_named_by_the_lines_of_their_script(self, hosts):
-        """Each rank has a parent, a program of ours that only waits, outside of site-packages."""
+    def test_hang_report_names_script_lines_of_ranks(self, hosts):
+        """Each rank has a parent process of the launcher that only waits and is outside of site-packages."""
         job = hosts(2, code=A_RANK_IS_MISSING, mode="mpi", **FAILS_SOON)
         first = job.must_end(72, "algo-2 rank 1 (no progress): ")
         assert "rank 1 on algo-2 is in train.py:5 read_data (sleeps), rank 0 on algo-1" in first
         assert "is in train.py:9 <module> (waits in a collective)" in first
 
-    def test_a_job_that_hangs_may_be_tried_again(self, hosts):
+    def test_hung_job_is_restarted_if_configured(self, hosts):
         code = f"import os, sys\nif os.environ['ENTRYPOINT_RESTART_COUNT'] != '0': sys.exit()\n{WAITS}"
         job = hosts(2, code=code, HANG_AFTER=2, HANG_ACTION="restart", RESTARTS=1, RESTART_BACKOFF=0.1)
         job.must_end(0)
         assert "attempt 0 failed: algo-2 script (no progress)" in job[1].log
 
-    def test_by_default_a_job_that_hangs_goes_on(self, hosts):
+    def test_hung_job_continues_by_default(self, hosts):
         wait = "while not os.path.exists(os.environ['TEST_FOLDER'] + '/go'): time.sleep(0.05)"
         code = WAITS.replace("time.sleep(600)", wait).replace("lock.acquire()\nlock.acquire()", wait)
         job = hosts(2, code=code, HANG_AFTER=2)
@@ -225,21 +225,21 @@ class TestHangs:
         job.must_end(0)
         assert job[1].log.count("no progress in any process") == 1
 
-    def test_silent_work_is_no_hang(self, hosts):
+    def test_silent_work_is_not_reported_as_a_hang(self, hosts):
         """One rank works while the other waits for it, as when a chief evaluates."""
         job = hosts(2, code=WORKS, **FAILS_SOON)
         job.must_end(0)
         assert "no progress" not in job[1].log
 
-    def test_a_pipe_that_nobody_empties_is_a_hang(self, hosts):
-        """It does not matter what happened to the monitor before."""
+    def test_write_to_an_unread_pipe_is_reported_as_a_hang(self, hosts):
+        """An earlier end of the monitor does not change this."""
         job = hosts(1, code=FULL_PIPE, **FAILS_SOON)
         job.says("begins", host=1)
         kill_monitors(job, 1)
         first = job.must_end(72)
         assert "no progress in any process for 2 s: script on algo-1 is in train.py:5 feed" in first
 
-    def test_a_loader_that_waits_for_s3_hangs(self, hosts):
+    def test_data_loader_waiting_for_s3_is_reported_as_a_hang(self, hosts):
         pytest.importorskip("boto3")
         keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "eu-west-1"}
         with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes connections, and answers none
@@ -323,8 +323,8 @@ class TestDistributed:
         job.stop()
         job.must_end(143)
 
-    def test_a_short_job_that_leaves_its_strategy_is_reported_at_its_end(self, hosts):
-        """As with a model outside of the scope; the report begins with it, and the exit code is the script's."""
+    def test_short_job_outside_its_strategy_is_reported_at_its_end(self, hosts):
+        """Its model is outside of the strategy's scope. The report begins with that; the exit code is the script's."""
         code = f"""{TRAINS.format(weights=10_000)}
 import os, time
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
@@ -347,8 +347,8 @@ for step in range(3000):
         ((together, more),) = lines(job, "algo-1", "distributed")
         assert together is False and more["words"].startswith(words)
 
-    def test_hosts_that_train_alone_may_be_a_failure(self, hosts):
-        """It does not matter what a program prints, or what happened to the monitors before."""
+    def test_hosts_that_train_alone_fail_the_job_if_configured(self, hosts):
+        """Neither printed lines nor an earlier end of the monitors change this."""
         hostile = f"print('step=inf loss=1\\nstep=nan\\nEpoch 1/' + '9' * 5000, flush=True)\n{ALONE}"
         job = hosts(2, code=hostile, REQUIRE_DISTRIBUTED="true")
         job.all_say("step=1 ")
@@ -358,7 +358,7 @@ for step in range(3000):
         assert re.match(r"distributed: NO: (every host|algo-\d) trains alone \(exchanged nothing with other", said)
         assert "ENTRYPOINT_MODE=single states that this is intended" in said
 
-    def test_hosts_that_are_meant_to_train_alone_get_no_verdict(self, hosts):
+    def test_hosts_configured_to_train_alone_get_no_warning(self, hosts):
         job = hosts(2, code=ALONE, MODE="single")
         job.all_say("step=200 ")
         job.stop()
@@ -382,7 +382,7 @@ def cast(value, _):
 class TestMarks:
     """Tests of what scripts report by sagemaker_tf_data."""
 
-    def test_a_script_reports_metrics_that_it_does_not_print(self, hosts):
+    def test_script_reports_metrics_without_printing_them(self, hosts):
         code = """if True:
             import time
             from sagemaker_tf_data import log_metrics, mark, timed
@@ -408,7 +408,7 @@ class TestMarks:
                 metrics |= found
             assert metrics["loss"] == 0.5
 
-    def test_keras_reports_its_steps_by_a_callback(self, hosts):
+    def test_keras_callback_reports_steps(self, hosts):
         code = """if True:
             import numpy as np, tensorflow as tf
             from sagemaker_tf_data import keras_callback
@@ -436,7 +436,7 @@ class TestMarks:
         assert (metrics["epoch"], metrics["epochs"]) == (1, 1) and metrics["val_loss"] >= 0
 
     @pytest.mark.parametrize("weights", ["2.0", "own"], ids=["equal", "different"])
-    def test_ranks_are_to_have_the_same_weights(self, hosts, weights):
+    def test_weights_of_ranks_are_compared(self, hosts, weights):
         code = f"""if True:
             import itertools, os, pathlib, time
             import tensorflow as tf

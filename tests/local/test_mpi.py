@@ -45,7 +45,7 @@ def told(job) -> list[dict]:
     return sorted(found, key=lambda each: each["rank"])
 
 
-def test_one_host_needs_no_ssh_and_its_ranks_get_their_arguments(hosts):
+def test_ranks_on_one_host_get_their_arguments_without_ssh(hosts):
     job = hosts(1, "mpi_sum.py", mode="mpi", each=2, hyperparameters={"note": '"it\'s $(a) word"'})
     job.must_end(0)
     assert [each["sum"] for each in told(job)] == [2, 2]
@@ -55,7 +55,7 @@ def test_one_host_needs_no_ssh_and_its_ranks_get_their_arguments(hosts):
 
 
 def test_ranks_have_the_environment_of_their_own_host(hosts):
-    """Variables of mpirun or ssh do not override it, but what is exported by -x does."""
+    """Variables of mpirun or ssh do not override this environment; variables exported by -x do."""
     parameters = options("-x OTHER=exported -x 'NEW=a b' --NCCL_DEBUG WARN")
     environment = {"MINE": "line 1\nline 2 $x", "OTHER": "the job's", "TMPDIR": "/tmp", "ENTRYPOINT_MONITOR": "true"}
     job = hosts(2, "mpi_sum.py", mode="mpi", each=2, hyperparameters=parameters, environment=environment)
@@ -108,7 +108,7 @@ raise RuntimeError("Horovod has been shut down. This was caused by an exception 
         ("ends", "algo-2 rank 1 (ended with 0 while rank 0 still trained): different numbers of batches? "),
     ],
 )
-def test_the_rank_that_ended_first_is_named_though_its_process_ends_last(hosts, how, names):
+def test_first_failed_rank_is_named_though_its_process_ends_last(hosts, how, names):
     hosts(2, code=SHUTS_DOWN, mode="mpi", hyperparameters={"how": how}).must_end(1, names)
 
 
@@ -119,7 +119,7 @@ def test_the_rank_that_ended_first_is_named_though_its_process_ends_last(hosts, 
         ("--version", 1, ["it started no rank"]),
     ],
 )
-def test_mpirun_that_starts_no_rank_is_no_success(hosts, words, code, said):
+def test_mpirun_without_a_rank_fails_the_job(hosts, words, code, said):
     job = hosts(1, "mpi_sum.py", mode="mpi", hyperparameters=options(words))
     (ended,) = job.end()
     assert ended == code if code else ended != 0
@@ -148,7 +148,7 @@ def test_ranks_divide_the_cpus_of_their_host(hosts):
     assert "TF_NUM_INTRAOP_THREADS" not in job[2].log or alone[0]
 
 
-def test_a_rank_that_mpirun_binds_starts_no_more_threads_than_it_has_cpus(hosts):
+def test_bound_rank_starts_at_most_one_thread_per_cpu(hosts):
     if this_machine().cpus < 2:
         pytest.skip("wants a CPU for each of two ranks")
     parameters = options("-bind-to hwthread -x OMP_NUM_THREADS=9")
@@ -164,15 +164,15 @@ def test_a_rank_that_mpirun_binds_starts_no_more_threads_than_it_has_cpus(hosts)
     [({}, "", "1"), ({"OMPI_MCA_mpi_yield_when_idle": "0"}, "", "0"), ({}, "--mca mpi_yield_when_idle 0", "0")],
     ids=["by default", "the environment says no", "mpirun's option says no"],
 )
-def test_ranks_that_wait_yield_their_cpu_unless_the_user_says_otherwise(hosts, environment, words, expected):
+def test_waiting_ranks_yield_their_cpu_by_default(hosts, environment, words, expected):
     parameters = options(words) if words else {}
     job = hosts(1, "mpi_sum.py", mode="mpi", each=2, hyperparameters=parameters, environment=environment)
     job.must_end(0)
     assert [each["env"].get("OMPI_MCA_mpi_yield_when_idle") for each in told(job)] == [expected] * 2
 
 
-def test_ranks_of_a_module_end_together_when_one_raises(hosts, tmp_path):
-    """As with a file: by mpi4py's runner, which aborts the others. The one that raises waits for them otherwise."""
+def test_ranks_of_a_python_module_end_together_when_one_raises(hosts, tmp_path):
+    """As for a file, mpi4py's runner aborts the other ranks. Without it, the rank that raises would wait for them."""
     code = {
         "train.py": "from mpi4py import MPI\nif MPI.COMM_WORLD.rank == 1:\n    raise ValueError('bad batch')\n"
         "MPI.COMM_WORLD.barrier()\n",
@@ -186,7 +186,7 @@ def test_ranks_of_a_module_end_together_when_one_raises(hosts, tmp_path):
 @pytest.mark.skipif(
     DAEMON == "prted", reason="Open MPI 5's runtime has its own settings, which ompi_info does not list"
 )
-def test_open_mpi_knows_each_setting_that_it_is_given(tmp_path):
+def test_open_mpi_knows_each_setting_of_the_launcher(tmp_path):
     """Open MPI silently accepts and ignores settings that it does not know."""
     told = subprocess.run(
         ["ompi_info", "--all", "--parsable", "--level", "9"], capture_output=True, text=True, check=True
@@ -204,8 +204,8 @@ def test_open_mpi_knows_each_setting_that_it_is_given(tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for another /etc/hosts and a network of its own")
 @of_equal_hosts
-def test_hosts_whose_names_mean_this_machine_have_a_rank_each(tmp_path, no_leftovers):
-    """Asked whose addresses these are, Open MPI takes simulated hosts for its own and starts all ranks there."""
+def test_each_host_on_one_machine_runs_its_own_rank(tmp_path, no_leftovers):
+    """By the addresses alone, Open MPI would take all simulated hosts for this one and start all ranks here."""
     (tmp_path / "hosts").write_text("127.0.0.1 localhost\n10.9.8.7 algo-1 algo-2\n")
     (tmp_path / "train.sh").write_text('echo "rank $OMPI_COMM_WORLD_RANK is on $SM_CURRENT_HOST"\n')
     network = "ip link set lo up && ip link add eth0 type veth peer name other && ip addr add 10.9.8.7/24 dev eth0"
@@ -218,7 +218,7 @@ def test_hosts_whose_names_mean_this_machine_have_a_rank_each(tmp_path, no_lefto
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for another ~/.bashrc and network namespaces")
 def test_a_slow_bashrc_does_not_delay_the_job(tmp_path, no_leftovers):
-    """bash reads it when sshd starts it: pyenv, for one, waits there for a lock that a killed job has left."""
+    """bash reads ~/.bashrc when sshd starts it. There, pyenv for one waits for a lock that a killed job has left."""
     (tmp_path / "bashrc").write_text("sleep 600\n")
     bashrc = Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".bashrc"
     if not bashrc.exists():
@@ -228,7 +228,7 @@ def test_a_slow_bashrc_does_not_delay_the_job(tmp_path, no_leftovers):
 
 
 def run_after(own: str, program: Path, *words: str, output: Path, network: bool = False) -> str:
-    """Run a job of two hosts with mounts of its own, and a network if so, after a command that prepares them."""
+    """Run a command, then a job of two hosts, with separate mounts and, if requested, a separate network."""
     job = [sys.executable, "-m", "entrypoint", "local", str(program), "--hosts", "2", "--mode", "mpi", *words]
     script = f"{own} && {shlex.join([*job, '--output', str(output)])}"
     done = subprocess.run(

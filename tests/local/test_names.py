@@ -26,7 +26,7 @@ socket.getaddrinfo = getaddrinfo
 
 @pytest.fixture
 def local(local, netns, tmp_path):
-    """Start `entrypoint local` with two hosts in namespaces. `site`: what each Python process of theirs runs first."""
+    """Start `entrypoint local` with two hosts in namespaces. Each Python process on them runs `site` first."""
 
     def start(program: str, *words: str, mode: str = "mwms", site: str = "", **options) -> Run:
         if site:
@@ -37,8 +37,8 @@ def local(local, netns, tmp_path):
     return start
 
 
-def test_names_that_vanish_while_the_job_runs_do_no_harm(local, shared):
-    """They may also vanish while the network fails: the host's last address is known."""
+def test_job_survives_host_names_that_stop_resolving(local, shared):
+    """Names may also stop resolving while the network fails, since the launcher keeps each host's last address."""
     faults = [f"hide algo-1 when '{BEFORE}'", f"hide algo-2 when '{BEFORE}'", f"cut algo-2 when '{BEFORE}' for 3.5"]
     last = ("--hyperparameters", "steps=90", f"until={shared}/over")
     run = local("beats.py", *last, faults=faults, site=SLOW, ENTRYPOINT_PEER_TIMEOUT="60")
@@ -56,7 +56,7 @@ time.sleep(600)
 """
 
 
-def test_a_failure_reaches_a_host_that_resolves_no_name_any_more(local):
+def test_failure_reaches_a_host_whose_name_resolution_broke(local):
     faults = [f"hide algo-{host} when 'worker/0] at work'" for host in (1, 2)]
     run = local(FAILS, faults=faults, site=SLOW)
     run.must_end(1, 1, 1, cause="algo-2 worker/1 (exit code 1): AssertionError")
@@ -78,7 +78,7 @@ except socket.gaierror:
 """
 
 
-def test_ssh_of_another_attempt_waits_for_a_name_that_is_away(local):
+def test_ssh_of_the_next_attempt_waits_until_a_name_resolves(local):
     faults = ["hide algo-2 when 'rank 0] at work' for 7"]
     patient = {"ENTRYPOINT_RESTARTS": "1", "ENTRYPOINT_PEER_TIMEOUT": "60"}  # ssh waits for the name for so long
     run = local(DIES_WHEN_HIDDEN, mode="mpi", faults=faults, **patient)
@@ -92,7 +92,7 @@ ADDRESSES = {"algo-1": "fd00:0:0:1::1", "algo-2": "fd00:0:0:1::2"}
 
 
 def test_hosts_with_addresses_of_ipv6_alone_find_one_another(local):
-    """Programs that get addresses, and no names, get them as TensorFlow reads them."""
+    """Programs that receive addresses instead of names get the notation that TensorFlow reads."""
     script = "import os\nprint(os.environ['TF_CONFIG'], flush=True)\n"
     run = local(script, "--ip", "6", env={"ENTRYPOINT_HOST_ADDRESSES": json.dumps(ADDRESSES)})
     run.must_end(0, 0, 0)
@@ -100,7 +100,7 @@ def test_hosts_with_addresses_of_ipv6_alone_find_one_another(local):
     assert '"[fd00:0:0:1::2]:' in run.terminal
 
 
-def test_ranks_meet_over_ipv6(local):
+def test_ranks_connect_over_ipv6(local):
     if DAEMON == "prted":
         pytest.skip("Debian has built Open MPI 5 without IPv6")
     local("mpi_sum.py", "--ip", "6", mode="mpi").must_end(0, 0, 0)
@@ -116,15 +116,15 @@ time.sleep(9)
 
 
 @pytest.mark.parametrize("family, host", [("4", "algo-1"), ("6", "algo-2")])
-def test_of_both_families_one_may_break_while_the_job_runs(local, family, host):
-    """For longer than a host may be silent."""
+def test_job_survives_loss_of_ipv4_or_ipv6(local, family, host):
+    """The loss lasts longer than the peer timeout."""
     path = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
     run = local(BREAKS.format(host=host, family=family), "--ip", "both", ENTRYPOINT_PEER_TIMEOUT="4", **path)
     run.must_end(0, 0, 0)
     assert "broken" in run.terminal
 
 
-def test_engines_without_namespaces_refuse_the_family_of_addresses(tmp_path):
+def test_engine_without_namespaces_refuses_an_address_family(tmp_path):
     words = ["local", str(PROGRAMS / "beats.py"), "--ip", "6", "--output", str(tmp_path / "out")]
     assert main.run(words, {}) == 78
 
@@ -143,6 +143,6 @@ socket.getaddrinfo = getaddrinfo
 """
 
 
-def test_the_name_of_another_host_that_leads_here_ends_the_job(local):
+def test_name_of_another_host_that_resolves_to_this_host_ends_the_job(local):
     run = local("beats.py", site=MISLEADS)
     run.must_end(78, 78, 78, cause="algo-1 (configuration): algo-2 leads to 127.0.0.1, which is this host; wanted")

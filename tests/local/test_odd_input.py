@@ -1,4 +1,4 @@
-"""Test odd but legal descriptions of jobs: the script runs, and gets what was meant."""
+"""Test unusual but valid job descriptions: the script runs and gets the intended values."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ CHANNELS = {
 
 
 @pytest.mark.parametrize("mode", ["single", "mpi"])
-def test_all_oddities_at_once_do_no_harm(hosts, mode):
+def test_job_with_all_odd_settings_runs(hosts, mode):
     job = hosts(
         1,
         "tells.py",

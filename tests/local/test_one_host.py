@@ -1,4 +1,4 @@
-"""Test one host with one script: what it is given, how its end is reported, what is left."""
+"""Test one host with one script: its environment, the report of its end, and the clean-up."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from hosts import LONG
 from waiting import eventually
 
 
-def test_a_script_gets_its_environment_its_folder_and_no_file_or_signal_of_ours(hosts):
+def test_script_gets_its_environment_and_no_open_files_of_the_launcher(hosts):
     job = hosts(1, "tells.py", hyperparameters={"epochs": "3"}, environment={"MINE": "a b"})
     job.must_end(0)
     assert "[algo-1 script] told" in job[1].log
@@ -29,7 +29,7 @@ def test_a_script_gets_its_environment_its_folder_and_no_file_or_signal_of_ours(
     assert not {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD} & set(told["ignored"] + told["blocked"])
 
 
-def test_the_scripts_exit_code_is_ours(hosts):
+def test_launcher_exits_with_the_scripts_code(hosts):
     job = hosts(1, "exits.py", hyperparameters={"code": "3"})
     assert job.must_end(3) == "algo-1 script (exit code 3): about to exit"
 
@@ -49,8 +49,8 @@ def test_the_last_output_of_a_script_that_is_killed_is_reported(hosts):
     assert job.failures == ["algo-1 script (killed by SIGKILL)\nasleep"]
 
 
-def test_an_output_folder_that_is_none_hides_no_failure(hosts):
-    """A full or read-only disk: root ignores permissions, so the folder is a file here."""
+def test_unwritable_output_folder_does_not_hide_the_failure(hosts):
+    """A file replaces the folder here, as a full or read-only disk would, since root ignores permissions."""
     job = hosts(1, code="raise SystemExit(5)", base_files={"output": "not a folder"})
     assert job.end() == [5]
     assert job[1].log.count("so the failure file, the report cannot be kept") == 1
@@ -71,15 +71,15 @@ def test_an_output_folder_that_is_none_hides_no_failure(hosts):
         ("false", ["é😀"]),
     ],
 )
-def test_lines_of_the_script_have_the_prefix_that_is_asked_for(hosts, prefix, lines):
-    """Also what is no text, or has no end."""
+def test_lines_of_the_script_have_the_configured_prefix(hosts, prefix, lines):
+    """Lines that are no text or have no line end have the prefix, too."""
     job = hosts(1, "speaks_oddly.py", **({"LOG_PREFIX": prefix} if prefix else {}))
     job.must_end(0)
     assert sorted(set(lines) & set(job[1].log.splitlines())) == sorted(lines)
     assert prefix != "false" or "[algo-1" not in job[1].log
 
 
-def test_orphans_that_end_are_reaped(hosts):
+def test_ended_orphans_are_reaped(hosts):
     hosts(1, "makes_zombies.py").must_end(0)
 
 
@@ -121,22 +121,22 @@ raise ValueError("Attempt to convert a value (PerReplica:{" + chr(10) + numbers 
 """
 
 
-def test_an_exception_with_a_long_message_is_told_by_its_beginning(hosts):
-    """The last output that is kept holds nothing but numbers of that message."""
+def test_failure_text_has_the_beginning_of_a_long_exception(hosts):
+    """The kept last output contains only numbers of that message."""
     job = hosts(1, code=LONG_MESSAGE)
     said = "ValueError: Attempt to convert a value (PerReplica:{ ... }) with an unsupported type (X)"
     assert job.must_end(1) == f"algo-1 script (exit code 1): {said}"
     assert "line 4, in <module>" in job[1].failure
 
 
-def test_a_folder_in_place_of_the_failure_file_hides_no_failure(hosts):
+def test_folder_at_the_failure_files_path_does_not_hide_the_failure(hosts):
     script = 'import os\nos.makedirs(os.environ["SM_OUTPUT_DIR"] + "/failure/x")\nraise ValueError("too small")\n'
     job = hosts(1, code=script)
     assert "ValueError: too small" in job.must_end(1)
     assert "is a folder, which SageMaker does not read" in job[1].log
 
 
-def test_a_strategy_that_the_mode_does_not_serve_is_warned_of_and_part_of_the_failure(hosts):
+def test_strategy_of_another_mode_is_in_warning_and_failure_text(hosts):
     code = "class ParameterServerStrategy:\n    def __init__(self):\n        raise SystemExit('no servers')\n\n\n"
     job = hosts(1, code=f"{code}ParameterServerStrategy()\n")
     why = "train.py:6 makes ParameterServerStrategy, and the job has one host, which starts no parameter servers"

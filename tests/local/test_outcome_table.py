@@ -1,6 +1,6 @@
 """Test every row of the outcome table, tests/outcomes/table.py, with `entrypoint local`, several at a time.
 
-docs/outcomes.md is the same table for people. How soon each case ended is printed at the end, worst and median.
+docs/outcomes.md shows the same table. At the end, worst and median times of the cases are printed.
 """
 
 import json
@@ -27,7 +27,7 @@ AT_ONCE = int(os.environ.get("OUTCOMES_AT_ONCE") or 3 * (os.cpu_count() or 1))
 
 
 def why_not(case: Case) -> str:
-    """Return what this machine lacks for a case; "" if nothing."""
+    """Return what this machine lacks to run a case; "" if nothing."""
     if case.way is Way.MPI and not (shutil.which("mpirun") and Path("/usr/sbin/sshd").exists()):
         return "needs Open MPI and an ssh daemon"
     if case.disk and why_no_disk():
@@ -46,7 +46,9 @@ def outcomes(
 ) -> Iterator[Callable[[Case], Result]]:
     """Run all selected cases in a few threads at the first use; return case to result."""
     items = [
-        item for item in request.session.items if getattr(item, "function", None) is test_case_ends_as_the_table_says
+        item
+        for item in request.session.items
+        if getattr(item, "function", None) is test_job_ends_as_in_the_outcome_table
     ]
     asked = [item.callspec.params["case"] for item in items]
     folder = tmp_path_factory.mktemp("outcomes")
@@ -73,7 +75,7 @@ def as_here(case: Case) -> Case:
     "case",
     [pytest.param(as_here(case), id=case.name, marks=() if case.name in PAIRS else pytest.mark.more) for case in CASES],
 )
-def test_case_ends_as_the_table_says(case: Case, outcomes: Callable[[Case], Result]) -> None:
+def test_job_ends_as_in_the_outcome_table(case: Case, outcomes: Callable[[Case], Result]) -> None:
     if why := why_not(case):
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
     result = outcomes(case)
@@ -85,7 +87,7 @@ def test_case_ends_as_the_table_says(case: Case, outcomes: Callable[[Case], Resu
 # --- a table whose tests could not fail would be worth nothing ---
 
 
-def test_a_row_that_is_wrong_fails(tmp_path: Path) -> None:
+def test_wrong_row_of_the_outcome_table_fails(tmp_path: Path) -> None:
     row = next(case for case in CASES if case.does.get("do") == "raises" and case.way is Way.SINGLE)
     result = run(row, tmp_path)
     assert complaints(result) == []
@@ -103,8 +105,8 @@ def test_a_row_that_is_wrong_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["orphan", "moves"])
-def test_a_process_that_hides_is_found_and_ended(tmp_path: Path, no_leftovers: str, way: str) -> None:
-    """Also one that becomes another process whenever somebody looks."""
+def test_hidden_process_is_found_and_killed(tmp_path: Path, no_leftovers: str, way: str) -> None:
+    """This includes a process that changes its pid all the time, by forking and exiting."""
     moves = (
         "import os, time; end = time.monotonic() + 1\n"
         "while time.monotonic() < end:\n    if os.fork(): os._exit(3)\n"

@@ -1,4 +1,4 @@
-"""Test what a job leaves in /opt/ml: the model, output/data, the failure file, and the log's lines on them."""
+"""Test the files that a job leaves in /opt/ml (model, output/data, failure file) and the log lines about them."""
 
 import json
 
@@ -28,7 +28,7 @@ def test_a_job_without_a_model_on_any_host_gets_one_warning(hosts):
     assert (job[1].base / "output" / "success").read_bytes() == b""
 
 
-def test_different_files_of_one_name_are_named_with_their_hosts(hosts):
+def test_files_of_equal_name_and_different_content_are_reported_by_host(hosts):
     job = hosts(3, code=SAVES)
     job.must_end(0)
     (warning,) = warnings(job)
@@ -36,7 +36,7 @@ def test_different_files_of_one_name_are_named_with_their_hosts(hosts):
 
 
 def test_one_model_folder_for_all_hosts_gives_no_warning(hosts, tmp_path):
-    """As the SDK's local mode has it."""
+    """The SDK's local mode shares one model folder among all hosts."""
     names = ("algo-1", "algo-2")
     job = hosts(2, code=SAVES, absent=names)
     (tmp_path / "shared").mkdir()
@@ -48,7 +48,7 @@ def test_one_model_folder_for_all_hosts_gives_no_warning(hosts, tmp_path):
     assert warnings(job) == []
 
 
-def test_the_scripts_own_failure_text_is_what_all_hosts_say(hosts):
+def test_all_hosts_report_the_scripts_own_failure_text(hosts):
     code = """
 import os, sys, time
 if os.environ["SM_CURRENT_HOST"] != "algo-2":
@@ -64,7 +64,7 @@ raise SystemExit(4)
 
 
 def test_a_failure_file_of_an_earlier_run_is_not_used(hosts):
-    """As where a container is started again on the same /opt/ml."""
+    """A failure file can remain if a container is started again on the same /opt/ml."""
     job = hosts(2, "exits.py", hyperparameters={"code": "3"}, base_files={"output/failure": "of the last run"})
     assert "(exit code 3)" in job.must_end(3)
     assert not any("last run" in text for text in job.failures) and warnings(job) == []
@@ -72,7 +72,7 @@ def test_a_failure_file_of_an_earlier_run_is_not_used(hosts):
     assert not list(job.folder.glob("*/output/success"))
 
 
-def test_a_failure_file_of_one_program_is_not_taken_for_another_programs(hosts):
+def test_failure_file_is_attributed_to_the_program_that_wrote_it(hosts):
     code = """
 import json, os, sys, time
 from pathlib import Path
@@ -89,8 +89,8 @@ raise ValueError("bad data")
     assert "job failed: algo-1 worker/1 (exit code 1): ValueError: bad data" in job[1].log
 
 
-def test_a_tuning_job_has_its_name_in_model_dir(hosts):
-    """Wherever the script looks for it."""
+def test_model_dir_contains_the_name_of_a_tuning_job(hosts):
+    """This holds for each place in which a script can read model_dir."""
     parameters = {"_tuning_objective_metric": "auc", "model_dir": '"s3://bucket/tuning"'}
     given = {"TRAINING_JOB_NAME": "trial-3", "S3_USE_HTTPS": "0", **dict.fromkeys(REGIONS, "eu-west-1")}
     job = hosts(1, "tells.py", hyperparameters=parameters, environment=given)

@@ -1,4 +1,4 @@
-"""Test a job whose environment names a proxy: no process uses it for a host of the job; pip and S3 still do."""
+"""Test a job with a proxy in its environment: pip and S3 use the proxy, connections between hosts do not."""
 
 import json
 
@@ -20,7 +20,7 @@ def told(host) -> dict:
 
 
 @pytest.mark.parametrize("mode", ["mwms", "mpi"])  # what mpirun starts has its environment another way
-def test_programs_ask_no_proxy_for_a_host(hosts, mode):
+def test_programs_reach_hosts_without_the_proxy(hosts, mode):
     asked = ["algo-1", "algo-2", "localhost", "127.0.0.1", "169.254.169.254", "index.example.com", "bucket.example.com"]
     with proxy() as (url, heard):
         given = {"http_proxy": url, "https_proxy": url, "no_proxy": "a.internal", "NO_PROXY": "", "no_grpc_proxy": "b"}
@@ -45,7 +45,7 @@ def test_the_no_proxy_variables_are_kept_if_the_setting_is_off(hosts):
     assert "name a proxy" not in job[1].log
 
 
-def test_pip_and_s3_ask_the_proxy(hosts):
+def test_pip_and_s3_use_the_proxy(hosts):
     with proxy(answer=REFUSED) as (url, asked):
         proxies = {"http_proxy": url, "https_proxy": url, "no_proxy": "", "NO_PROXY": ""}
         index = {"PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "https://index.invalid/simple", "PIP_RETRIES": "0"}

@@ -1,4 +1,4 @@
-"""Test when worker scripts of parameter server jobs count as over: by what they do, never by files."""
+"""Test when worker scripts of ps jobs count as ended: the launcher observes their activity, never files."""
 
 import pytest
 from hosts import LISTENS
@@ -63,7 +63,7 @@ match os.environ["DEED"]:
 
 @pytest.fixture
 def job_of(hosts):
-    """Start a chief that ends as soon as the worker has begun its deed."""
+    """Start a chief that ends as soon as the worker has begun its action."""
 
     def start(deed: str, **settings: object):
         code = {"train.py": PROGRAM, "old/unused.py": PROGRAM}
@@ -73,7 +73,7 @@ def job_of(hosts):
 
 
 @pytest.mark.parametrize("deed", ["sleeps", "serves and computes"])
-def test_a_worker_that_still_works_is_waited_for(job_of, deed):
+def test_job_waits_for_a_worker_that_still_computes(job_of, deed):
     job = job_of(deed)
     job.must_end(0)
     assert (job[2].base / "model/saved").exists()
@@ -87,7 +87,7 @@ def test_a_worker_that_joins_its_server_is_ended_before_ps_quiet_is_over(job_of)
     assert "worker/0 stopped: killed by SIGTERM" in job[2].log
 
 
-def test_a_worker_that_serves_and_does_nothing_is_ended_in_its_time(job_of):
+def test_idle_worker_server_is_ended_after_ps_quiet(job_of):
     job = job_of("looks for a file that never comes")
     job.must_end(0)
     assert (job[2].base / "model/saved").exists()  # it takes longer than after a failure
@@ -98,5 +98,5 @@ def test_a_worker_that_is_killed_after_the_chiefs_end_fails_the_job(job_of):
     assert job_of("is killed").must_end(137) == "algo-2 worker/0 (killed by SIGKILL)"
 
 
-def test_workers_that_only_serve_by_the_users_word_end_with_the_chief(job_of):
+def test_workers_declared_as_servers_end_with_the_chief(job_of):
     job_of("never ends", PS_WORKER_END="chief").must_end(0)

@@ -1,4 +1,4 @@
-"""Test looking for other hosts: names that resolve or do not, ports that answer, refuse, or stay silent."""
+"""Test the search for other hosts, whose names may not resolve and whose ports answer, refuse, or stay silent."""
 
 import contextlib
 import socket
@@ -14,7 +14,7 @@ from entrypoint.launcher.job.cluster import Cluster, Host
 
 @pytest.fixture
 def cluster():
-    """Return this host, one that listens, one that does not, and one whose name is unknown; all on loopback."""
+    """Return four hosts on loopback: this one, a listening one, a silent one, and one with an unknown name."""
     with socket.create_server(("127.61.0.2", 0)) as server:
         port = server.getsockname()[1]
         where = {f"algo-{number}": f"127.61.0.{number}" for number in (1, 2, 3)}
@@ -23,7 +23,7 @@ def cluster():
         yield Cluster(hosts=hosts, me=hosts[0]), port
 
 
-def test_hosts_that_answer_are_found_and_others_are_reported_with_the_reason(cluster):
+def test_answering_hosts_are_found_and_unreachable_ones_reported(cluster):
     job, port = cluster
     found = {reach.host: reach for reach in look_for(job, ["algo-2", "algo-3", "algo-4"], port)}
     assert found["algo-2"].reached and found["algo-2"].address == "127.61.0.2"
@@ -31,7 +31,7 @@ def test_hosts_that_answer_are_found_and_others_are_reported_with_the_reason(clu
     assert not found["algo-4"].address and found["algo-4"].why
 
 
-def test_a_host_is_checked_from_our_own_address(cluster):
+def test_hosts_are_checked_from_the_launchers_own_address(cluster):
     """Connect from our own address: where hosts share a machine, the other side identifies us by it."""
     job, port = cluster
     callers = []
@@ -73,7 +73,7 @@ def test_hosts_are_checked_in_parallel_and_silent_ones_delay_no_other(monkeypatc
     )
 
 
-def test_a_lost_packet_is_sent_again_before_the_kernel_would(cluster):
+def test_second_connection_is_opened_before_the_kernel_resends_a_packet(cluster):
     """The launcher opens another connection; the kernel would send the packet again only after 1 s."""
     job, port = cluster
     took = [seconds_with_a_lost_word(job, port)]
@@ -83,7 +83,7 @@ def test_a_lost_packet_is_sent_again_before_the_kernel_would(cluster):
 
 
 def seconds_with_a_lost_word(job: Cluster, port: int) -> float:
-    """Return how long it takes to find a host that accepts connections from a tenth of a second on."""
+    """Return how many seconds the search takes for a host that accepts connections only after 0.1 s."""
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.61.0.3", port), backlog=0))
         for _ in range(3):  # a full queue: the kernel drops what comes

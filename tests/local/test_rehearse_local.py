@@ -1,4 +1,4 @@
-"""Test `entrypoint rehearse`: launch scripts whose jobs are well, and ones with one fault each."""
+"""Test `entrypoint rehearse` with launch scripts of healthy jobs, and of jobs with one fault each."""
 
 import json
 import os
@@ -91,7 +91,7 @@ class Rehearsal:
 
 @pytest.fixture
 def rehearse(tmp_path, no_leftovers):
-    """Start `entrypoint rehearse --json` of a launch; leave nothing when it ends."""
+    """Start `entrypoint rehearse --json` on a launch script, and end its processes after the test."""
     made: list[Rehearsal] = []
 
     def start(script: str, *words: str, hosts: int = 1, environment: dict[str, str] = SINGLE, **more: Any) -> Rehearsal:
@@ -120,7 +120,7 @@ def rehearse(tmp_path, no_leftovers):
             each.process.wait()
 
 
-def test_a_healthy_job_is_a_go(rehearse):
+def test_healthy_job_passes_the_rehearsal(rehearse):
     # A run has a rate only if its steps were seen for a second, and a busy machine may start the script late.
     script = TRAINS.replace("RESUMES", "True").replace("    if stop:", "    if stop and step >= first + 200:")
     job = rehearse(script, "--seconds", "4", hosts=2, **KEPT)
@@ -139,7 +139,7 @@ def test_a_healthy_job_is_a_go(rehearse):
 
 
 def test_a_script_with_the_path_of_a_real_host_is_rehearsed_in_namespaces(rehearse):
-    """The path is written in the script: hosts that are processes would write to this machine."""
+    """The script contains the path itself, so hosts that are mere processes would write to this machine."""
     here = 'pathlib.Path(os.environ["SM_MODEL_DIR"]).parent / "checkpoints"'
     script = TRAINS.replace("RESUMES", "True").replace(here, 'pathlib.Path("/opt/ml/checkpoints")')
     there = Path("/opt/ml").exists()
@@ -152,8 +152,8 @@ def test_a_script_with_the_path_of_a_real_host_is_rehearsed_in_namespaces(rehear
     assert Path("/opt/ml").exists() is there
 
 
-def test_hosts_that_train_alone_are_an_error(rehearse):
-    """They also leave nothing, and nothing is kept."""
+def test_rehearsal_reports_hosts_that_train_alone_as_an_error(rehearse):
+    """The hosts leave no processes, and no files of the run are kept."""
     job = rehearse(ALONE, "--seconds", "4", hosts=2, environment={"ENTRYPOINT_MODE": "mwms"})
     assert job.end() == 1
     ((level, words),) = job.told("distributed")
@@ -164,7 +164,7 @@ def test_hosts_that_train_alone_are_an_error(rehearse):
     assert ("warning", "it saves neither a checkpoint nor a model when it is stopped") in job.told("stop")
 
 
-def test_a_script_that_ignores_sigterm_and_keeps_nothing_is_an_error(rehearse):
+def test_rehearsal_reports_an_ignored_sigterm_as_an_error(rehearse):
     environment = {**SINGLE, "ENTRYPOINT_STOP_GRACE": "2"}
     job = rehearse(DEAF, "--seconds", "2", environment=environment, **KEPT, EnableManagedSpotTraining=True)
     assert job.end() == 1
@@ -174,7 +174,7 @@ def test_a_script_that_ignores_sigterm_and_keeps_nothing_is_an_error(rehearse):
     assert level == "error" and "none was written" in words
 
 
-def test_a_job_that_ends_by_itself_is_stopped_in_a_run_of_its_own(rehearse):
+def test_rehearsal_stops_a_short_job_in_a_second_run(rehearse):
     script = TRAINS.replace("RESUMES", "True").replace("100_000", "300")
     job = rehearse(script, "--price", "2", "--speedup", "3", **KEPT)
     assert job.end() == 0

@@ -12,7 +12,7 @@ for step in range(200):
 """
 
 
-def test_a_failed_job_is_played_and_run_again_to_the_same_end(local, tmp_path):
+def test_replayed_job_fails_as_before(local, tmp_path):
     ending = "failed, exit code 137, by algo-2 script (killed by SIGKILL)"
     run = local(STEPS, count=2, mode="single", faults=["kill algo-2:script when step=30"])
     run.end()
@@ -27,6 +27,6 @@ def test_a_failed_job_is_played_and_run_again_to_the_same_end(local, tmp_path):
     assert f"then: {ending}\nnow:  {ending}" in again.stdout
 
 
-def test_a_folder_without_records_cannot_be_played(tmp_path):
+def test_folder_without_records_is_refused(tmp_path):
     nothing = entrypoint("replay", tmp_path)
     assert nothing.returncode == 78 and "there are no records" in nothing.stdout

@@ -58,7 +58,7 @@ LATE = "no report.html: it was not made within"  # on a machine so busy that thr
 
 
 def page_of(job) -> dict:
-    """Return the report's figures; if it was late, those of the one that is made again, as the log advises."""
+    """Return the report's figures. If it was late, make it again, as the log advises, and return those figures."""
     page = job[1].base / "output/data/report.html"
     if LATE in job[1].log:
         assert not page.exists()
@@ -77,20 +77,20 @@ def test_a_loss_of_nan_is_reported_in_the_log_and_on_the_page(judged):
     assert re.search(rf"^\[algo-1\] (report: error: loss: script on algo-1: |{LATE})", job[1].log, re.MULTILINE)
 
 
-def test_a_host_that_is_slower_is_named(judged):
+def test_report_names_the_slower_host(judged):
     _, page = judged(2, STEPS, "straggler", "3", mode="single")
     assert told(page) == ["straggler"]
     assert (page["verdicts"][0]["host"], page["verdicts"][0]["process"]) == ("algo-2", "script")
 
 
-def test_a_channel_of_small_files_is_named(judged):
+def test_report_names_a_channel_of_small_files(judged):
     base_files = {f"input/data/train/{number}.txt": "row" for number in range(300)}
     _, page = judged(1, TRAINS, "small_files", "200", base_files=base_files)
     assert told(page) == ["small_files"]
     assert page["hosts"][0]["channels"][0]["files"] == 300
 
 
-def test_all_hosts_and_their_processes_are_on_one_axis(judged):
+def test_report_shows_all_processes_on_one_time_axis(judged):
     job, page = judged(2, TRAINS, "loss", mode="ps", environment={**LISTENS, "TRAINING_JOB_NAME": "my-job-17"})
     assert page["job"]["name"] == "my-job-17" and page["job"]["mode"] == "ps" and page["notes"] == []
     names = [(host["name"], sorted(process["role"] for process in host["processes"])) for host in page["hosts"]]
@@ -113,8 +113,8 @@ def test_a_failed_job_has_a_report(hosts):
     assert job[1].failure and not any("Traceback" in line for line in launcher)
 
 
-def test_a_report_that_cannot_be_written_fails_no_job(hosts):
-    """A folder is where the page would be."""
+def test_unwritable_report_does_not_fail_the_job(hosts):
+    """A folder has the name of the page."""
     code = (
         "import os\nos.makedirs(os.environ['SM_OUTPUT_DATA_DIR'] + '/report.html/full')\nprint('step=1', flush=True)\n"
     )
@@ -134,8 +134,8 @@ DELETES = """if True:
 
 
 @pytest.mark.parametrize("instead", ["", '    output.write_text("no folder")\n'], ids=["nothing", "a file"])
-def test_a_job_outlives_its_output_folder(hosts, instead):
-    """The record is written again, with what the monitor still has; where it cannot be, nobody is sent to read it."""
+def test_removed_output_folder_does_not_fail_the_job(hosts, instead):
+    """The monitor writes its record again from memory. If it cannot, no message points to the record."""
     job = hosts(1, code=DELETES + instead)
     job.must_end(0)
     assert "Traceback" not in job[1].log
@@ -150,7 +150,7 @@ def test_an_unknown_rule_ends_the_job_at_its_start(hosts):
     assert "did you mean straggler?" in hosts(1, "exits.py", RULES="stragler=2").must_end(78)
 
 
-def test_entrypoint_local_names_the_report_and_the_command_makes_it_again(local, tmp_path):
+def test_entrypoint_local_names_the_report_and_entrypoint_report_remakes_it(local, tmp_path):
     run = local(LOSS, count=2, mode="single")
     run.must_end(0)
     end = run.terminal.rpartition("tail s")[2]

@@ -1,4 +1,4 @@
-"""Test the report in a browser: its content, two widths, dark and light, on paper, hostile records, a large job."""
+"""Test the report in a browser: content, two widths, dark and light, print, hostile records, a large job."""
 
 import re
 from html import unescape
@@ -59,14 +59,14 @@ def report(tmp_path, records, **options):
 
 
 def words_of(dom: str, section: str) -> str:
-    """Return the text of a section as it is shown."""
+    """Return the visible text of a section."""
     inside = re.search(rf'<section id="{section}".*?</section>', dom, re.DOTALL)
     assert inside and "hidden" not in inside[0].partition(">")[0], f"{section} is not there"
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", inside[0])))
 
 
 @pytest.mark.parametrize("width, scheme", [(1280, "light"), (420, "dark")])
-def test_the_page_shows_every_part_at_each_width_and_in_each_scheme(browser, tmp_path, width, scheme):
+def test_report_page_shows_every_part_at_each_width_and_color_scheme(browser, tmp_path, width, scheme):
     shown = browser.open(report(tmp_path, job_of_four(), price=3.6), width=width, scheme=scheme, pictured=True)
     assert shown.complaints == []
     assert 'data-ready="yes"' in shown.dom
@@ -101,7 +101,7 @@ def test_the_page_shows_every_part_at_each_width_and_in_each_scheme(browser, tmp
 
 
 def can_be_read_without_eyes(dom: str) -> None:
-    """Check headings in order, names of controls, and the bill as a table with headers."""
+    """Check what a screen reader needs: order of headings, names of controls, table headers of the bill."""
     levels = [int(level) for level in re.findall(r"<h([1-6])", dom)]
     assert levels[0] == 1 and levels.count(1) == 1
     assert all(later <= earlier + 1 for earlier, later in pairwise(levels))
@@ -112,7 +112,7 @@ def can_be_read_without_eyes(dom: str) -> None:
     assert 'lang="en"' in dom and "<title>resnet-17: succeeded</title>" in dom
 
 
-def test_nothing_is_wider_than_a_telephone(browser, tmp_path):
+def test_report_page_fits_a_telephone(browser, tmp_path):
     page = report(tmp_path, job_of_four())
     probe = "<script>document.body.dataset.wide=document.documentElement.scrollWidth</script></body>"
     page.write_text(page.read_text("utf-8").replace("</body>", probe), "utf-8")
@@ -120,7 +120,7 @@ def test_nothing_is_wider_than_a_telephone(browser, tmp_path):
     assert int(re.search(r'data-wide="(\d+)"', shown.dom)[1]) <= 500
 
 
-def test_one_value_is_a_figure_and_what_is_not_known_is_absent(browser, tmp_path):
+def test_single_values_are_figures_and_unknown_values_are_absent(browser, tmp_path):
     record = HostRecord(job="smoke")
     record.runs("script", 1.0, 4.6, "script")
     for second in range(1, 6):
@@ -139,7 +139,7 @@ def test_one_value_is_a_figure_and_what_is_not_known_is_absent(browser, tmp_path
     assert "0 s 0.5 s" in timeline and "5 s" in timeline and "<dd>5 s<" in top
 
 
-def test_a_job_of_days_with_many_hosts_is_summed_up(browser, tmp_path):
+def test_report_page_summarises_days_and_many_hosts(browser, tmp_path):
     records, end = {}, 3 * 86_400
     for number in range(12):
         name, rank = f"algo-{number + 1}", f"rank {number}"
@@ -165,7 +165,7 @@ def test_a_job_of_days_with_many_hosts_is_summed_up(browser, tmp_path):
     assert "lowest: rank 6 algo-7" in training and "median of 12" in training and "rank 3 algo-4" not in training
 
 
-def test_paper_shows_all_that_is_folded(browser, tmp_path):
+def test_printed_report_shows_folded_parts(browser, tmp_path):
     page = report(tmp_path, job_of_four())
     folded = "document.querySelectorAll('details:not([open])').length"
     wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
@@ -179,7 +179,7 @@ def test_paper_shows_all_that_is_folded(browser, tmp_path):
     assert any("folded 0" in line for line in printed) and any("too wide false" in line for line in printed), printed
 
 
-def test_a_job_whose_hosts_trained_apart_is_not_green(browser, tmp_path):
+def test_report_of_hosts_that_trained_alone_is_not_green(browser, tmp_path):
     first, second = trained("algo-1", 2), trained("algo-2", 2)
     first.add(
         "distributed", 60, False, {"since": first.lines[0][1] + 5, "words": "every host trains alone", "advice": "a"}
@@ -202,7 +202,7 @@ def test_a_failed_job_shows_its_cause_first(browser, tmp_path):
     assert "No other problems found." in words_of(shown.dom, "verdicts")
 
 
-def test_missing_and_broken_records_are_named_on_the_page(browser, tmp_path):
+def test_report_page_names_missing_and_broken_records(browser, tmp_path):
     page = tmp_path / "report.html"
     make({"algo-1": b"\x1f\x8bnothing of the kind", "algo-2": trained("algo-2", 3).data}, page)
     shown = browser.open(page)
@@ -211,14 +211,14 @@ def test_missing_and_broken_records_are_named_on_the_page(browser, tmp_path):
     assert "no record of algo-3" in shown.dom
 
 
-def test_without_any_record_the_page_says_so(browser, tmp_path):
+def test_report_without_records_states_that(browser, tmp_path):
     make({}, tmp_path / "report.html")
     shown = browser.open(tmp_path / "report.html")
     assert shown.complaints == [] and "There are no records to judge." in shown.dom
 
 
-def test_html_in_texts_of_a_job_is_shown_as_text(browser, tmp_path):
-    """A hostile record: HTML in each text that it can hold."""
+def test_report_escapes_html_in_texts_of_the_job(browser, tmp_path):
+    """A hostile record has HTML in each of its texts."""
     record = trained(process=HOSTILE[:90], host=HOSTILE, job=HOSTILE, mode=HOSTILE, instance_type=HOSTILE)
     record.lines = [line for line in record.lines if line[0] != "outcome"]
     record.add("said", 5, HOSTILE)

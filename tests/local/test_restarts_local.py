@@ -1,4 +1,4 @@
-"""Test restarts of all processes of a job. The outcome table has more, and those of a worker server."""
+"""Test restarts of all processes of a job. The outcome table has more cases, and restarts of a worker server."""
 
 import re
 
@@ -7,12 +7,12 @@ import pytest
 
 @pytest.fixture
 def restarted(hosts):
-    """Start jobs of two hosts that may be tried again."""
+    """Start jobs of two hosts that may be restarted."""
     return lambda *words, **options: hosts(2, "fails_at_first.py", *words, **{"RESTART_BACKOFF": 0.2, **options})
 
 
-def test_ranks_are_tried_again_until_the_job_ends_well(restarted):
-    """Killed on a follower, then on the coordinator with a code that the user has named."""
+def test_ranks_are_restarted_until_the_job_succeeds(restarted):
+    """First a rank on a follower is killed; then one on the coordinator exits with a code that the user has listed."""
     job = restarted(mode="mpi", each=2, hyperparameters={"fails": "algo-2:SIGKILL,algo-1:75"}, RESTARTS=2)
     job.must_end(0)
     for host in job.hosts.values():
@@ -54,7 +54,7 @@ print(f"worker {index} leaves", flush=True)
 """
 
 
-def test_exits_that_are_noticed_together_do_not_hold_up_the_next_attempt(hosts):
+def test_simultaneous_exits_do_not_delay_the_next_attempt(hosts):
     job = hosts(1, code=KILLED_TOGETHER, mode="mwms", each=2, RESTARTS=1, RESTART_BACKOFF=0.2)
     job.must_end(0)
     assert len(re.findall(r"worker \d leaves", job[1].log)) == 2

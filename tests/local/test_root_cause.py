@@ -1,7 +1,7 @@
-"""Test root causes: faults in jobs whose processes communicate, so that real symptoms appear, sometimes first.
+"""Test root causes in jobs whose processes communicate, so that symptoms appear, sometimes before the cause.
 
 Each fault has a known truth: the host, the process and the cause that the failure text must name, on every host that
-is left. Hosts have networks of their own (engine netns). Programs that do not talk are in the outcome table.
+is left. Hosts have networks of their own (engine netns). The outcome table has programs that do not communicate.
 """
 
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-def test_the_first_thing_that_went_wrong_is_named(local, netns, fault):
+def test_failure_text_names_the_first_fault(local, netns, fault):
     words = [] if fault.mode == "single" else ["--processes-per-host", str(fault.each)]
     words += ["--hyperparameters", f"shape={fault.shape}", f"manner={fault.manner}", *fault.does.split()]
     outside = [f"{fault.outside} when 'all talk'"] if fault.outside else []

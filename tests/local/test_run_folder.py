@@ -1,4 +1,4 @@
-"""Test the folder of keys and sockets: full, unavailable, and what is left of it in /tmp."""
+"""Test the folder of keys and sockets if it is full or unavailable, and its removal from /tmp."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ def test_a_full_run_folder_is_reported_as_the_cause(hosts):
     assert first.startswith(f"algo-1 prepare (exit code 65): nothing can be written to {run}: [Errno 28] No space left")
 
 
-def test_a_job_that_is_described_wrongly_leaves_no_folder_in_tmp(hosts, tmp_path):
+def test_job_with_a_broken_configuration_leaves_no_folder_in_tmp(hosts, tmp_path):
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     job = hosts(2, code=NOTHING, environment={"TMPDIR": str(temporary)}, MODE="none such")

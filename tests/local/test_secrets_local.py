@@ -1,4 +1,4 @@
-"""Test secrets of a running job: the script has them; log, failure file, status, command lines and our files do not."""
+"""Test that no log, failure file, status, command line or file of the launcher contains secrets of a running job."""
 
 import json
 import stat
@@ -46,7 +46,7 @@ def found_in(text: str) -> list[str]:
     return [secret for secret in SECRETS if secret in text]
 
 
-def test_a_script_that_prints_its_secrets_is_masked(hosts):
+def test_printed_secrets_are_masked(hosts):
     job = hosts(2, code=TELLS_ALL, hyperparameters=HYPERPARAMETERS, environment=ENVIRONMENT)
     first = job.must_end(1)
     for host in job.hosts.values():
@@ -76,7 +76,7 @@ time.sleep(600)
 
 
 def test_a_failure_text_of_the_script_is_masked_on_every_host(hosts):
-    """The other hosts do not know a secret of this host's, and half a secret, as it is cut here, is known nowhere."""
+    """Other hosts do not know the secrets of this host, and no host recognises half a secret after a cut."""
     job = hosts(2, code=WRITES, absent=("algo-2",))
     job.environment["OWN_PASSWORD"] = KEY
     job.start("algo-2")
@@ -88,7 +88,7 @@ def test_a_failure_text_of_the_script_is_masked_on_every_host(hosts):
         assert KEY[:8] not in text
 
 
-def test_the_summary_is_masked(hosts, tmp_path):
+def test_secrets_in_the_summary_are_masked(hosts, tmp_path):
     summary = tmp_path / "summary.json"
     code = TELLS_ALL.replace('here[0] == "algo-1"', "False")
     job = hosts(1, code=code, hyperparameters=HYPERPARAMETERS, environment=ENVIRONMENT, SUMMARY=summary)
@@ -97,8 +97,8 @@ def test_the_summary_is_masked(hosts, tmp_path):
     assert found_in(summary.read_text()) == []
 
 
-def test_the_address_of_code_that_cannot_be_fetched_is_shown_without_its_password(hosts):
-    """The failure text has its address, without the password in it."""
+def test_address_of_unreachable_code_is_shown_without_its_password(hosts):
+    """The failure text contains the address without its password."""
     url = "s3://user:Zq7-Lw0Xk9@no/such/code.tar.gz"
     job = hosts(1, code={}, hyperparameters={"sagemaker_submit_directory": json.dumps(url)})
     assert "no/such/code.tar.gz" in job.must_end(65)

@@ -1,4 +1,4 @@
-"""Test `serve` as a process with TensorFlow's SavedModels: its answers, its start, its end."""
+"""Test the answers, the start and the end of a `serve` process with TensorFlow's SavedModels."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ THREADS = 4
 
 
 class Asked(Server):
-    """A `serve` process that the tests ask."""
+    """A `serve` process that answers requests of the tests."""
 
     def get(self, path: str) -> int:
         return self._ask(urllib.request.Request(f"http://127.0.0.1:{self.port}{path}"))[0]
@@ -43,7 +43,7 @@ class Asked(Server):
             return error.code, error.read()
 
     def end(self) -> tuple[int, str]:
-        """Return (exit code, log) when it has ended by itself."""
+        """Wait until the process ends by itself; return (exit code, log)."""
         return self.process.wait(PATIENCE), self.log.read_text()
 
 
@@ -73,7 +73,7 @@ def serve(tmp_path: Path, no_leftovers: str) -> Iterator[Callable[..., Asked]]:
             server.process.wait()
 
 
-def test_a_saved_model_answers_and_ends_when_all_is_answered(serve, models: Path, tmp_path: Path):
+def test_server_of_a_saved_model_answers_open_requests_before_it_ends(serve, models: Path, tmp_path: Path):
     server = serve(models / "saved", SAGEMAKER_MODEL_SERVER_WORKERS=str(THREADS), SAGEMAKER_MAX_PAYLOAD_IN_MB="1")
     eventually(server.is_up, PATIENCE)
     eventually(lambda: "model/1 loaded in" in server.log.read_text(), PATIENCE)
@@ -146,7 +146,7 @@ def with_handler(models: Path, tmp_path: Path) -> Path:
     return model
 
 
-def test_a_file_of_keras_answers_through_the_code_of_its_user_after_sigterm_too(serve, models: Path, tmp_path: Path):
+def test_keras_model_answers_through_user_code_even_after_sigterm(serve, models: Path, tmp_path: Path):
     # The handler has the one thread, and asks us again.
     gate = tmp_path / "gate"
     gate.touch()
@@ -172,7 +172,7 @@ def test_a_file_of_keras_answers_through_the_code_of_its_user_after_sigterm_too(
 
 
 def lets_in_others(port: int) -> bool:
-    """Return whether a client at another address than the server's own gets an answer."""
+    """Return whether the server answers a client at another address than its own."""
     try:
         with socket.create_connection(("127.0.0.1", port), PATIENCE, source_address=("127.0.0.2", 0)) as client:
             client.sendall(b"GET /ping HTTP/1.0\r\n\r\n")
@@ -187,7 +187,7 @@ ALWAYS = ("handlers that hang", "64 descriptors, idle connections")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in ALWAYS else pytest.mark.more) for name in ATTACKS]
 )
-def test_no_good_request_is_lost_beside_an_attack(models: Path, name: str):
+def test_attack_loses_no_valid_request(models: Path, name: str):
     result = run(name, models, 100)
     assert (result["lost"], result["half a request at SIGTERM"], result["exit code"]) == (0, "503", 0), result
     assert "answered 0" not in result, "each attack was answered, with a reason"
@@ -196,7 +196,7 @@ def test_no_good_request_is_lost_beside_an_attack(models: Path, name: str):
         assert "input_handler\n    threading.Event().wait()" in str(result["log"])
 
 
-def test_a_broken_model_ends_it_with_one_line(serve, tmp_path: Path):
+def test_broken_model_ends_the_server_with_one_line(serve, tmp_path: Path):
     (tmp_path / "saved/1").mkdir(parents=True)
     (tmp_path / "saved/1/saved_model.pb").write_text("this is no model")
     code, log = serve(tmp_path / "saved").end()
@@ -205,7 +205,7 @@ def test_a_broken_model_ends_it_with_one_line(serve, tmp_path: Path):
     assert len(errors) == 1 and "model/1 cannot be loaded: " in errors[0] and "Traceback" not in log
 
 
-def test_no_model_ends_it_at_once(serve, tmp_path: Path):
+def test_missing_model_ends_the_server_at_once(serve, tmp_path: Path):
     (tmp_path / "empty").mkdir()
     code, log = serve(tmp_path / "empty").end()
     assert code == 78
@@ -213,7 +213,7 @@ def test_no_model_ends_it_at_once(serve, tmp_path: Path):
     assert "tensorflow" not in log
 
 
-def test_a_port_that_is_taken_ends_it(serve, models: Path):
+def test_port_in_use_ends_the_server(serve, models: Path):
     with socket.create_server(("0.0.0.0", 0)) as taken:
         port = str(taken.getsockname()[1])
         code, log = serve(models / "saved", SAGEMAKER_BIND_TO_PORT=port).end()

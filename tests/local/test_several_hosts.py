@@ -1,4 +1,4 @@
-"""Test several hosts: they start together and end together, with one exit code and one explanation."""
+"""Test that several hosts start together and end together, with one exit code and one failure text."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from waiting import eventually
 SILENT = {"PEER_TIMEOUT": 6, "HEARTBEAT": 0.3}
 
 
-def test_plain_scripts_get_the_names_of_all_hosts_and_one_host_warns(hosts):
+def test_plain_scripts_get_all_host_names_and_one_host_warns(hosts):
     job = hosts(3, "tells.py")
     job.must_end(0)
     told = [each["env"] for each in job.json_of("told.json")]
@@ -35,7 +35,7 @@ def test_mirrored_workers_share_one_cluster_and_differ_in_their_index(hosts):
     assert {config["task"]["type"] for config in configs} == {"worker"}
 
 
-def test_scripts_beside_parameter_servers_are_chief_and_workers(hosts):
+def test_scripts_of_a_ps_job_are_chief_and_workers(hosts):
     job = hosts(3, "writes_tf_config.py", mode="ps", environment=LISTENS)
     job.must_end(0)
     configs = job.json_of("tf_config-*.json")
@@ -44,7 +44,7 @@ def test_scripts_beside_parameter_servers_are_chief_and_workers(hosts):
     assert configs[0]["environment"] == "cloud"
 
 
-def test_no_host_leaves_before_the_last_script_has_ended(hosts):
+def test_no_host_ends_before_the_last_script(hosts):
     """SageMaker's local mode ends the job when the first container does."""
     slow = """
 import os, pathlib, time
@@ -69,7 +69,7 @@ print("script done")
     job.must_end(0)
 
 
-def test_a_frozen_coordinator_whose_script_had_ended_well_does_not_wake_to_a_success(hosts):
+def test_frozen_coordinator_does_not_report_success_after_it_resumes(hosts):
     job = hosts(2, "exits.py", mode="mwms", hyperparameters={"code": "0", "on": "algo-1"}, **SILENT)
     job.says("worker/0 ended: exit code 0", host=1)
     job[1].kill(signal.SIGSTOP)
@@ -78,7 +78,7 @@ def test_a_frozen_coordinator_whose_script_had_ended_well_does_not_wake_to_a_suc
     assert job.end() == [69, 69]
 
 
-def test_a_wrong_token_is_no_host_of_the_job(hosts):
+def test_request_with_a_wrong_token_is_refused(hosts):
     job = hosts(2, "tells.py", mode="mwms", absent=("algo-2",), TOKEN="right", PEER_TIMEOUT=2)
     job.environment["ENTRYPOINT_TOKEN"] = "wrong"
     job.start("algo-2")
@@ -93,8 +93,8 @@ def takes_connections(job, host: int) -> bool:
         return connection.connect_ex(job.control_address(host)) == 0
 
 
-def test_a_launcher_that_is_started_again_is_no_host_of_this_job(hosts):
-    """It knows nothing of the past: its script would run a second time, and the job would call that a success."""
+def test_restarted_launcher_is_refused_by_the_running_job(hosts):
+    """A restarted launcher has no state. Its script would run a second time, and the job would report a success."""
     text = "import time\nprint('at work', flush=True)\ntime.sleep(600)\n"
     job = hosts(3, code=text, PEER_TIMEOUT=60, START_TIMEOUT=60)
     job.all_say("at work")
@@ -116,13 +116,13 @@ def test_a_launcher_that_is_started_again_is_no_host_of_this_job(hosts):
     assert any(text.startswith("algo-1 (lost: its ") for text in job.failures[1:])
 
 
-def test_blanks_around_a_token_are_not_part_of_it(hosts):
-    """HTTP has no blanks at the ends of a header."""
+def test_blanks_around_the_token_are_ignored(hosts):
+    """HTTP removes blanks at both ends of a header."""
     hosts(2, "exits.py", TOKEN=" of-this-job  ").must_end(0)
 
 
-def test_other_hosts_report_a_configuration_that_is_broken_on_one_host(hosts):
-    """Without that, they would wait for it until the start timeout."""
+def test_all_hosts_report_a_broken_configuration_of_one_host(hosts):
+    """Without the report, the other hosts would wait for the start timeout."""
     job = hosts(3, "tells.py", mode="mwms", absent=("algo-2",))
     config = job.base("algo-2") / "input/config/hyperparameters.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "sagemaker_entrypoint_restarts": "many"}))
@@ -140,7 +140,7 @@ def other_plan(job) -> None:
 
 
 def other_channels(job) -> None:
-    """If only one of two instance groups had a channel, nobody would read the shards of the other's workers."""
+    """Give algo-2 other channels. With a channel in only one of two groups, some shards would never be read."""
     (job.base("algo-2") / "input/config/inputdataconfig.json").write_text('{"other": {}}')
 
 
@@ -152,7 +152,7 @@ def other_channels(job) -> None:
         (other_channels, "the set of channels is [other]"),
     ],
 )
-def test_a_host_that_differs_is_named_before_any_script_starts(hosts, change, told):
+def test_host_with_a_different_configuration_is_named_before_scripts_start(hosts, change, told):
     job = hosts(2, "tells.py", mode="mwms", absent=("algo-2",))
     change(job)
     job.start("algo-2")
@@ -160,7 +160,7 @@ def test_a_host_that_differs_is_named_before_any_script_starts(hosts, change, to
     assert not any("worker/0 started" in host.log for host in job.hosts.values())
 
 
-def test_a_port_that_is_taken_is_named(hosts):
+def test_port_in_use_is_named(hosts):
     job = hosts(2, "tells.py", mode="mwms", absent=("algo-2",))
     port = 8890 + job.port_base + job.stride
     with socket.create_server(("", port)):

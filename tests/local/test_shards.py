@@ -1,4 +1,4 @@
-"""Test ENTRYPOINT_SHARDS in processes: ranks of mpirun, scripts, TensorFlow's worker servers."""
+"""Test ENTRYPOINT_SHARDS in ranks of mpirun, in scripts, and in TensorFlow's worker servers."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def read(text: str) -> dict[str, tuple[str, str, int, int]]:
 
 
 def told(job) -> dict[str, dict[str, Any]]:
-    """Return the files by rank or task, whatever host they ran on."""
+    """Return the written files of all hosts by rank or task."""
     files = [path for host in job.hosts.values() for path in (host.base / "output/data").glob("told-*")]
     return {path.name.removeprefix("told-"): read(path.read_text()) for path in sorted(files)}
 
@@ -54,7 +54,7 @@ def part(size: int, rank: int, local_rank: int, host: int) -> dict[str, tuple[st
     }
 
 
-def test_ranks_that_the_user_has_mpirun_place_have_the_shards_of_their_places(two_hosts):
+def test_ranks_placed_by_user_options_of_mpirun_get_their_shards(two_hosts):
     job = two_hosts("mpi", hyperparameters={"sagemaker_mpi_custom_mpi_options": "--map-by node"})
     job.must_end(0)
     assert told(job) == {str(rank): part(4, rank, rank // 2, rank % 2) for rank in range(4)}
@@ -70,8 +70,8 @@ EVERYTHING = {name: (name, each.get("TrainingInputMode", "File"), 1, 0) for name
 
 
 @pytest.mark.parametrize("chief_trains", [True, False])
-def test_a_chief_has_a_shard_if_it_trains(two_hosts, chief_trains):
-    """Whether the chief trains is seen in the code."""
+def test_chief_that_trains_has_a_shard(two_hosts, chief_trains):
+    """The launcher recognises from the code whether the chief trains."""
     uses = "def main(tf):\n    tf.estimator.train_and_evaluate('chief')\n" if chief_trains else ""
     job = two_hosts("ps", uses + TELLS, environment=LISTENS, PS_CHIEF_FIRST="never")
     job.must_end(0)
@@ -85,8 +85,8 @@ def test_a_chief_has_a_shard_if_it_trains(two_hosts, chief_trains):
         assert [found[f"worker-{index}"]["words"][2:] for index in range(3)] == [(1, 0), (2, 0), (2, 1)]
 
 
-def test_worker_servers_have_shards_in_their_environment(two_hosts):
-    """No Python of the user's runs there: the dataset reads the numbers from the server's own environment."""
+def test_environment_of_worker_servers_has_their_shards(two_hosts):
+    """The servers run no Python of the user, so the dataset reads the numbers from the server's environment."""
     waits = "import time\nprint('trains', flush=True)\ntime.sleep(600)\n"
     job = two_hosts("ps", waits, environment=LISTENS, PS_WORKERS="server")
     pids = [job.pid_of(f"worker/{index}", host) for index, host in ((0, 1), (1, 2), (2, 2))]

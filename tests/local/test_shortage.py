@@ -1,6 +1,6 @@
-"""Test a host that allows the launcher too few processes, threads or file descriptors: the others learn it in seconds.
+"""Test a host with too few processes, threads or file descriptors: all hosts report the shortage in seconds.
 
-Root is bound by no RLIMIT_NPROC, so processes are limited by a control group.
+RLIMIT_NPROC does not bind root, so a control group limits the processes.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ def entering(group: Path) -> str:
 
 
 def check(job, victim: str, *, may_run: bool = False) -> None:
-    """Check that all hosts end with one code and one text, which names the shortage; or with 0 if they `may_run`."""
+    """Check that all hosts end with one code and one text that names the shortage. With `may_run`, 0 is allowed."""
     codes = job.end(within=LONG)  # the start timeout is five times as long
     assert len(set(codes)) == 1 and codes[0] in (1, 70, *([0] if may_run else [])), str(job)
     if codes[0] == 0:
@@ -68,7 +68,7 @@ def check(job, victim: str, *, may_run: bool = False) -> None:
 
 
 def test_a_host_with_too_few_processes_is_named(hosts, group):
-    """Some of the launcher's threads are dispensable: with five, it depends on which comes first."""
+    """The launcher can run without some of its threads. With five processes, the order of starts decides the result."""
     (group / "pids.max").write_text("5")
     job = hosts(3, code="", before={"algo-1": [*SHELL, entering(group), "sh"]})
     check(job, "algo-1", may_run=True)
@@ -81,7 +81,7 @@ def test_a_host_with_too_few_file_descriptors_is_named(hosts):
 
 @pytest.mark.parametrize(("victim", "late"), [("algo-1", ("algo-2", "algo-3")), ("algo-2", ("algo-1",))])
 def test_a_host_without_a_file_descriptor_for_late_hosts_is_named(hosts, victim, late):
-    """A launcher that runs and can open no connection reports that, and does not call others lost."""
+    """A running launcher that cannot open a connection reports its own shortage, not other hosts as lost."""
     job = hosts(3, code="", absent=late)
 
     def prepared() -> bool:
@@ -106,7 +106,7 @@ def descriptors(pid: int) -> set[int]:
     return {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}
 
 
-def test_a_job_of_one_host_says_what_it_lacks(hosts):
+def test_job_of_one_host_reports_its_shortage(hosts):
     job = hosts(1, code="", before={"algo-1": [*SHELL, 'ulimit -n 10; exec "$@"', "sh"]})
     assert "this host allows 10 open files" in job.must_end(70)
 
@@ -127,8 +127,8 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     ("does", "is_memory"), [("bytearray(b'x') * (1 << 30)", True), ("__import__('os')._exit(9)", False)]
 )
-def test_a_child_that_the_kernel_kills_for_memory_is_reported_with_the_limit(hosts, does, is_memory):
-    """A pool only reports that a child is gone. Whose child it was, and the limit, are in the failure."""
+def test_child_killed_for_memory_is_reported_with_the_limit(hosts, does, is_memory):
+    """A process pool only reports a lost child. The failure text also names the parent of the child, and the limit."""
     if why := why_not("memory"):
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"cannot limit a host's memory here: {why}")
     with control_group("memory", 400 << 20) as group:
@@ -168,14 +168,14 @@ os._exit(0)
 @pytest.mark.parametrize(
     ("lacks", "why"), [("threads", "can't start new thread"), ("descriptors", "Too many open files")]
 )
-def test_a_rank_that_cannot_be_answered_is_not_waited_for(tmp_path, group, lacks, why):
+def test_job_does_not_wait_for_a_rank_without_an_answer(tmp_path, group, lacks, why):
     asks = [sys.executable, "-c", ASKED, tmp_path / "ranks", lacks, group]
     told = subprocess.run([*SHELL, entering(group), "sh", *asks], capture_output=True, text=True, timeout=120)
     assert why in told.stdout and "this host allows" in told.stdout, told
 
 
 @pytest.mark.parametrize(("lacks", "code"), [("processes", 70), ("its program", 127)])
-def test_a_rank_whose_program_cannot_be_started_was_not_killed(tmp_path, group, lacks, code):
+def test_rank_with_an_unstartable_program_is_not_reported_as_killed(tmp_path, group, lacks, code):
     heard, log = queue.Queue(), Log("algo-1", fd=os.open(os.devnull, os.O_WRONLY))
     program = sys.executable if lacks == "processes" else "/nowhere/python"
     Ranks(tmp_path / "ranks", lambda *_: {"argv": [program], "env": {}, "cwd": "/"}, heard.put, log)
@@ -194,8 +194,8 @@ def test_a_rank_whose_program_cannot_be_started_was_not_killed(tmp_path, group, 
     assert process.wait(60) == code
 
 
-def test_a_rank_that_finds_no_process_to_stand_apart_says_so(group):
-    """Before it has asked its host for anything."""
+def test_rank_without_a_free_process_reports_the_shortage(group):
+    """The rank reports the shortage before its first request to its host."""
     (group / "pids.max").write_text("1")
     told = subprocess.run(
         [*SHELL, entering(group), "sh", sys.executable, RANK, "apart"], env={**os.environ, **NUMBERS},
@@ -206,7 +206,7 @@ def test_a_rank_that_finds_no_process_to_stand_apart_says_so(group):
 
 
 @pytest.mark.parametrize("name", ["EAGAIN", "EMFILE", "ENFILE", "ENOMEM", "ENOENT", "E2BIG"])
-def test_ranks_and_other_processes_that_cannot_be_started_have_one_code(name):
+def test_unstartable_ranks_and_other_processes_exit_with_one_code(name):
     number = getattr(errno, name)
     error = OSError(number, os.strerror(number))
     code = 127 if name in ("ENOENT", "E2BIG") else 70

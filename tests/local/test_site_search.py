@@ -1,4 +1,4 @@
-"""Test that search on the site of docs/ finds the right page first, as its own worker answers in a browser."""
+"""Test that search on the site of docs/ finds the right page first, using the site's own search worker in a browser."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""Test the job's own ssh: what its key can start, which mpirun options users may give, and the daemon's settings."""
+"""Test the job's own ssh: the commands that its key allows, mpirun options of users, and the daemon's settings."""
 
 import http.client
 import json
@@ -42,7 +42,7 @@ def test_the_users_mpirun_options_reach_the_daemons_of_other_hosts(hosts, tmp_pa
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
-    """Run one job of two hosts under mpirun, in the middle of its work, for all tests below."""
+    """Run one job of two hosts under mpirun for all tests below; yield it while its ranks work."""
     folder = tmp_path_factory.mktemp("ssh")
     with Hosts(folder / "job", 2, code=WAITS, mode="mpi") as job:
         job.all_say("at work")
@@ -58,16 +58,16 @@ def ssh(job, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("command", [["id"], [], [ORTED + "; id"]], ids=["other program", "nothing", "one more"])
-def test_the_key_starts_nothing_else(running, command):
-    """More of what is refused: unit/programs/test_forced_command.py."""
+def test_ssh_key_starts_only_the_mpi_daemon(running, command):
+    """unit/programs/test_forced_command.py has more refused commands."""
     result = ssh(running, "algo-2", *command)
     assert result.returncode == 126, result
     assert "refused: " in result.stderr and "Traceback" not in result.stderr
     assert "uid=" not in result.stdout + result.stderr
 
 
-def test_a_key_that_a_follower_shows_is_not_let_in(running):
-    """A caller with a follower's address, and the token if any, acts for a follower, not for the coordinator."""
+def test_key_from_a_follower_is_refused(running):
+    """A caller with a follower's address, and the token if any, counts as a follower, not as the coordinator."""
     public_keys = (
         ("authorized_keys", "ssh-ed25519 AAAA"),
         ("../no", "ssh-ed25519 AAAA"),
@@ -87,7 +87,7 @@ def test_a_key_that_a_follower_shows_is_not_let_in(running):
     assert running[1].process.poll() is None
 
 
-def test_the_key_opens_no_terminal_tunnel_files_or_environment(running, tmp_path):
+def test_ssh_key_opens_no_terminal_tunnel_files_or_environment(running, tmp_path):
     terminal = ssh(running, "-tt", "algo-2", "id")
     assert terminal.returncode != 0 and "uid=" not in terminal.stdout
     tunnel = ssh(running, "-W", "127.0.0.1:1", "algo-2")
@@ -102,8 +102,8 @@ def test_the_key_opens_no_terminal_tunnel_files_or_environment(running, tmp_path
     assert variables.returncode == 126
 
 
-def test_the_ssh_daemon_takes_nothing_but_the_key(running):
-    """As the daemon itself reads them."""
+def test_ssh_daemon_accepts_only_the_key(running):
+    """The settings are those that `sshd -T` prints."""
     config = running[2].base / "run/ssh/sshd_config"
     answer = subprocess.run(["/usr/sbin/sshd", "-T", "-f", str(config)], capture_output=True, text=True, timeout=60)
     assert answer.returncode == 0, answer.stderr
@@ -120,7 +120,7 @@ def test_the_ssh_daemon_takes_nothing_but_the_key(running):
     assert found["port"] != "22"
 
 
-def test_a_daemon_with_another_host_key_is_not_talked_to(running, tmp_path):
+def test_client_refuses_a_daemon_with_another_host_key(running, tmp_path):
     known = tmp_path / "known_hosts"
     key = (running[1].base / "run/ssh/host_key.pub").read_text().split()[1]
     known.write_text(f"algo-2 ssh-ed25519 {key}\n")  # algo-1's

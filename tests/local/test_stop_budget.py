@@ -1,4 +1,4 @@
-"""Test SIGTERM and the time after it: which processes get it, stay, or are killed. The outcome table has more."""
+"""Test which processes get SIGTERM, keep running after it, or are killed. The outcome table has more cases."""
 
 import re
 import signal
@@ -21,8 +21,8 @@ while True:
 """
 
 
-def test_every_rank_gets_a_sigterm_that_one_host_gets(hosts, figure):
-    """mpirun itself is not terminated."""
+def test_sigterm_of_one_host_reaches_every_rank(hosts, figure):
+    """mpirun itself gets no SIGTERM."""
     job = hosts(3, code=TELLS_WHEN, mode="mpi", each=2)
     job.all_say(r"asleep(.|\n)*asleep")
     sent = time.time()
@@ -36,7 +36,7 @@ def test_every_rank_gets_a_sigterm_that_one_host_gets(hosts, figure):
 
 
 @pytest.mark.tensorflow
-def test_a_strategy_of_tensorflow_does_not_keep_a_script_from_ending(hosts):
+def test_script_with_a_tensorflow_strategy_ends_at_sigterm(hosts):
     code = (
         "import time\nimport tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()\n"
         "print('asleep', flush=True)\ntime.sleep(600)\n"
@@ -48,7 +48,7 @@ def test_a_strategy_of_tensorflow_does_not_keep_a_script_from_ending(hosts):
 
 
 @pytest.mark.tensorflow
-def test_parameter_servers_stay_until_all_have_saved(hosts):
+def test_ps_stay_until_all_workers_have_saved(hosts):
     job = hosts(2, "saves_through_ps.py", mode="ps", PS_WORKERS="server", PS_COUNT=1)
     job.says("asleep", host=1)
     job[2].kill(signal.SIGTERM)
@@ -57,8 +57,8 @@ def test_parameter_servers_stay_until_all_have_saved(hosts):
     assert "ps/0 stopped: killed by SIGTERM" in job[1].log
 
 
-def test_before_the_maximum_runtime_scripts_are_asked_to_save(hosts):
-    """Followers hear of it from the coordinator. The stop comes 30 s after the start, when scripts are up."""
+def test_scripts_get_sigterm_before_the_maximum_runtime(hosts):
+    """The coordinator informs the followers. The stop comes 30 s after the start, when scripts run."""
     job = hosts(2, "saves.py", mode="mwms", MAX_RUNTIME=80, STOP_GRACE=30)
     job.must_end(0)
     assert "stopping 50 s before the maximum runtime of 80 s" in job[1].log

@@ -1,4 +1,4 @@
-"""Test what needs TensorFlow itself, which is slow to import."""
+"""Test library functions that need TensorFlow itself, which is slow to import."""
 
 import re
 
@@ -33,8 +33,8 @@ for number in range(100_000):
 """
 
 
-def test_a_module_may_hold_a_dict(hosts):
-    """TensorFlow 2.14 itself fails at that beside the typing_extensions that other libraries want."""
+def test_tf_module_accepts_a_dict_attribute(hosts):
+    """TensorFlow 2.14 itself fails to do so with the typing_extensions that other libraries need."""
     script = "import tensorflow as tf\nmodule = tf.Module()\nmodule.held = {'a': tf.constant(42)}\n"
     script += "print('held', int(tf.function(lambda held: held['a'])(module.held)))\n"
     job = hosts(1, code=script)
@@ -42,7 +42,7 @@ def test_a_module_may_hold_a_dict(hosts):
     assert "held 42" in job[1].log
 
 
-def test_workers_that_train_three_weights_on_a_server_are_found_to_train_one_model(hosts):
+def test_workers_of_one_ps_are_recognised_as_training_together(hosts):
     job = hosts(2, code=ON_A_SERVER, mode="ps", PS_WORKERS="server", PS_COUNT=1)
     told = job.says("distributed: (.*)")[1]
     job.stop()

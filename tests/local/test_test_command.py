@@ -32,7 +32,7 @@ def test_that_waits(something):
 
 @pytest.mark.skipif(not (ROOT / ".venv/.stamp").exists(), reason="tests/run.sh has not made .venv")
 @pytest.mark.usefixtures("no_leftovers")
-def test_a_signal_ends_the_tests_once(tmp_path: Path) -> None:
+def test_signal_ends_the_test_run_and_cleans_up_once(tmp_path: Path) -> None:
     (tmp_path / "test_at_work.py").write_text(AT_WORK)
     only_that = ["-n", "0", "--ignore-glob", f"{ROOT}/tests/unit/*", "--rootdir", str(tmp_path), str(tmp_path)]
     command = [ROOT / "tests/run.sh", "--ring", "unit", "--no-docker", "--", *only_that]

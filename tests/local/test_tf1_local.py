@@ -1,4 +1,4 @@
-"""Test code for TensorFlow 1: the list of what this TensorFlow lacks, and the shim."""
+"""Test code for TensorFlow 1: the list of names that this TensorFlow lacks, and the shim."""
 
 import pytest
 
@@ -41,8 +41,8 @@ def test_old_names_in_a_script_are_logged_with_file_and_line(hosts):
     assert "ENTRYPOINT_TF1=shim" in job[1].log
 
 
-def test_the_shim_refuses_at_the_start_what_it_cannot_run(hosts):
-    """On every host, with its file and line, and before anybody imports TensorFlow."""
+def test_tf1_shim_refuses_unsupported_code_at_the_start(hosts):
+    """Every host reports the code with file and line, before any process imports TensorFlow."""
     code = {**CODE, "lib/layers.py": f"import tensorflow.contrib.slim as slim\n{LAYERS}"}
     job = hosts(2, code=code, mode="mwms", environment=SHIM)
     assert job.end() == [65, 65]
@@ -50,8 +50,8 @@ def test_the_shim_refuses_at_the_start_what_it_cannot_run(hosts):
         assert "lib/layers.py uses tf.contrib (line 1), which ended with TensorFlow 1" in job[number].failure
 
 
-def test_the_shim_runs_code_for_tensorflow_1_as_it_is(hosts):
-    """With its arguments, its own modules, and a traceback of its own lines only."""
+def test_tf1_shim_runs_unchanged_code(hosts):
+    """The code gets its arguments and modules, and a traceback contains only its own lines."""
     job = hosts(1, code=CODE, environment=SHIM, hyperparameters={"raise": "true", "sagemaker_program": "train.py"})
     assert "ValueError: of the script" in job.must_end(1)
     assert "doubled 8.0 ['--raise', 'True'] __main__" in job[1].log

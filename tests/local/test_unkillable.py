@@ -1,4 +1,4 @@
-"""Test processes that survive SIGKILL: what is left is named. The outcome table has more."""
+"""Test that the log names processes that survive SIGKILL. The outcome table has more cases."""
 
 import re
 
@@ -58,14 +58,14 @@ def stuck(hosts, tmp_path):
 
 
 def is_named(log: str) -> bool:
-    """Return whether the log names the process that asks the disk, with where it waits."""
+    """Return whether the log names the process that waits for the disk, and the kernel function in which it waits."""
     pid = re.search(r"asks, pid (\d+)", log)[1]
     return bool(re.search(LEFT.format(pid), log))
 
 
 @pytest.mark.parametrize("deed", ["wait", "wait in a thread"])
 def test_a_process_that_survives_the_stop_of_a_job_is_named(stuck, deed):
-    """If a thread waits, the process has the state of its main thread, which SIGKILL has ended."""
+    """If a secondary thread waits, /proc shows the state of the main thread, which SIGKILL has ended."""
     job = stuck(2, deed, 2)
     job.says("waits", host=1)
     job.stop()
@@ -73,13 +73,13 @@ def test_a_process_that_survives_the_stop_of_a_job_is_named(stuck, deed):
     assert is_named(job[2].log)
 
 
-def test_a_rank_that_survives_the_failure_of_another_is_named_and_not_the_cause(stuck):
+def test_unkillable_rank_is_named_but_not_as_the_cause(stuck):
     job = stuck(1, "raise", 1, mode="mpi", each=2)
     job.must_end(1, "algo-1 rank 1 (exit code 1): ValueError: the loss is not a number")
     assert is_named(job[1].log)
 
 
-def test_a_process_that_a_script_leaves_is_named_if_it_survives(stuck):
+def test_unkillable_process_that_a_script_left_is_named(stuck):
     job = stuck(1, "leave it", 1)
     job.must_end(0)
     assert "left behind after SIGKILL: pid " in job[1].log

@@ -1,4 +1,4 @@
-"""Test output that is not read: the job continues, stops and fails as if it were. The outcome table has more."""
+"""Test that a job whose output is not read continues, stops and fails as usual. The outcome table has more cases."""
 
 import os
 import re
@@ -38,7 +38,7 @@ elif os.environ["THEN"] == "raises":
 
 @pytest.fixture
 def unread(hosts):
-    """Start a host whose script prints megabytes that nobody reads, and then does something."""
+    """Start a host whose script prints megabytes without a reader, and then runs the given code."""
 
     def start(megabytes: int, then: str):
         environment = {"MEGABYTES": str(megabytes), "THEN": then, "PYTHONUNBUFFERED": ""}
@@ -48,7 +48,7 @@ def unread(hosts):
 
 
 def printed(job) -> int:
-    """Return how many lines its script printed, once that number is stable."""
+    """Return how many lines the script has printed, as soon as the number is stable."""
     path = job[1].base / "model/printed"
 
     def settled() -> int:
@@ -61,13 +61,13 @@ def printed(job) -> int:
 
 
 def lost(job) -> int:
-    """Return how many bytes of the output the evidence says were not written."""
+    """Return the number of lost bytes of output that the file of evidence reports."""
     evidence = (job[1].base / "output/data/entrypoint-algo-1.txt").read_text()
     return int(re.search(r"(\d+) bytes of the output of this host were not written", evidence)[1])
 
 
-def test_sigterm_reaches_a_script_that_is_blocked_in_print_and_it_saves(unread, figure):
-    """Its handler runs there."""
+def test_script_blocked_in_print_saves_after_sigterm(unread, figure):
+    """The signal handler runs inside the blocked `print`."""
     job = unread(60, "waits")
     assert printed(job) < 60 * MEGABYTE - 1
     sent = time.monotonic()
@@ -79,7 +79,7 @@ def test_sigterm_reaches_a_script_that_is_blocked_in_print_and_it_saves(unread, 
     assert lost(job) > 1e6
 
 
-def test_a_reader_that_comes_late_gets_everything_and_memory_is_bounded(unread):
+def test_late_reader_gets_all_output_while_memory_stays_bounded(unread):
     job = unread(60, "ends")
     at_first = memory(job)
     assert printed(job) < 200_000
@@ -92,18 +92,18 @@ def test_a_reader_that_comes_late_gets_everything_and_memory_is_bounded(unread):
 
 
 def memory(job) -> int:
-    """Return the launcher's peak of memory in bytes."""
+    """Return the launcher's peak memory in bytes."""
     status = Path(f"/proc/{job[1].process.pid}/status").read_text()
     return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1000
 
 
-def test_success_with_output_that_nobody_read_is_a_success_and_says_so(unread):
+def test_job_with_unread_output_succeeds_and_reports_the_loss(unread):
     job = unread(2, "ends")
     job.must_end(0)
     assert lost(job) > 1e6
 
 
-def test_a_progress_bar_is_seen_while_it_stands_and_is_not_lost_when_the_launcher_is_killed(hosts):
+def test_progress_bar_without_a_line_end_is_forwarded_at_once(hosts):
     code = """if True:
         import time
         for percent in (10, 20):
@@ -118,8 +118,8 @@ def test_a_progress_bar_is_seen_while_it_stands_and_is_not_lost_when_the_launche
     os.kill(script, signal.SIGKILL)
 
 
-def test_a_reader_that_returns_gets_the_last_lines(unread):
-    """As with a log driver whose network was away for some seconds."""
+def test_returning_reader_gets_the_last_lines(unread):
+    """An example is a log driver whose network fails for some seconds."""
     job = unread(2, "raises")
     eventually((job[1].base / "output/failure").exists, within=LONG)
     time.sleep(7)  # more than SageMaker's stop leaves; a reader that comes within 20 s is early enough
@@ -130,8 +130,8 @@ def test_a_reader_that_returns_gets_the_last_lines(unread):
     assert "bytes of output" not in job[1].log
 
 
-def test_a_stop_shortens_the_wait_for_a_reader(unread):
-    """The script has ended and the launcher gives its output 20 s, or less if SageMaker ends the host earlier."""
+def test_sigterm_shortens_the_wait_for_a_reader(unread):
+    """The script has ended. The launcher waits 20 s for the reader, or less if SageMaker ends the host earlier."""
     job = unread(2, "ends")
     eventually((job[1].base / "output/data/report.html").exists, within=LONG)
     time.sleep(7)  # more than a stop leaves

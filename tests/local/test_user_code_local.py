@@ -1,4 +1,4 @@
-"""Test how the user's code gets to the host and is run."""
+"""Test how the user's code reaches the host and how the launcher starts it."""
 
 import io
 import json
@@ -29,11 +29,11 @@ def tarball(path, files):
 
 
 def pip_into(tmp_path) -> dict[str, str]:
-    """Return an environment in which pip, and not uv, installs into a folder of the test, not into this Python."""
+    """Return an environment in which pip (not uv) installs into a folder of the test instead of this Python."""
     return {"PIP_TARGET": str(tmp_path / "site"), "PIP_NO_INDEX": "1"}
 
 
-def test_code_may_come_from_a_folder(hosts, tmp_path):
+def test_program_can_come_from_a_folder(hosts, tmp_path):
     write(tmp_path / "source/train.py", TELL)
     write(tmp_path / "source/pkg/helper.py", "")
     job = hosts(1, code={}, hyperparameters={"sagemaker_submit_directory": f"{tmp_path}/source", "x": "1"})
@@ -42,23 +42,23 @@ def test_code_may_come_from_a_folder(hosts, tmp_path):
     assert (job[1].base / "code/pkg/helper.py").exists()
 
 
-def test_a_missing_program_is_reported_with_the_files_that_are_there(hosts):
-    """Other code that cannot be had: unit/programs/test_user_code.py."""
+def test_failure_text_of_a_missing_program_lists_present_files(hosts):
+    """unit/programs/test_user_code.py has other cases of unavailable code."""
     job = hosts(1, code={"other.py": ""})
     first = job.must_end(65, "algo-1 prepare (exit code 65): program train.py is not in ")
     assert "which holds other.py" in first and "sagemaker_program" in first
     assert "Traceback" not in job[1].log
 
 
-def test_the_variable_names_the_program_and_not_the_hyperparameter(hosts):
+def test_variable_wins_over_the_hyperparameter_for_the_program(hosts):
     """SAGEMAKER_PROGRAM wins over the hyperparameter, as with sagemaker-training."""
     job = hosts(1, "other.py", code={"train.py": TELL}, environment={"SAGEMAKER_PROGRAM": "train.py"})
     job.must_end(0)
     assert "told __main__" in job[1].log
 
 
-def test_code_may_come_by_a_channel(hosts):
-    """As SDK v3 sends it; archives: unit/programs/test_user_code.py."""
+def test_program_can_come_from_channel_code(hosts):
+    """SDK v3 sends code this way. unit/programs/test_user_code.py tests archives."""
     hosts(1, code={}, base_files={"input/data/code/train.py": TELL}).must_end(0)
 
 
@@ -115,8 +115,8 @@ def test_every_host_names_the_host_without_code(hosts):
     assert "told" not in str(job)
 
 
-def test_a_container_that_is_killed_while_it_fetches_begins_again(hosts, tmp_path):
-    """The next container must not take half a folder for complete code. An S3 that does not answer gives no end."""
+def test_killed_download_of_code_starts_anew(hosts, tmp_path):
+    """The next container must not use an incomplete folder. The download blocks since S3 does not answer."""
     archive = tarball(tmp_path / "sourcedir.tar.gz", {"train.py": TELL})
     sent = {"sagemaker_program": "train.py", "sagemaker_submit_directory": "s3://bucket/sourcedir.tar.gz"}
     keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "geheim", "AWS_REGION": "us-east-1", "NO_PROXY": "*"}
@@ -139,7 +139,7 @@ def test_a_container_that_is_killed_while_it_fetches_begins_again(hosts, tmp_pat
 # ---- what is installed ----------------------------------------------------------------------------------------------
 
 
-def test_requirements_are_installed_first(hosts, tmp_path):
+def test_requirements_are_installed_before_the_script_starts(hosts, tmp_path):
     library = {f"library/{name}": text for name, text in package("testlibrary", "answer = 42\n").items()}
     script = f"import sys; sys.path.append({str(tmp_path / 'site')!r})\n"
     script += "import testlibrary; print('answer', testlibrary.answer)\n"
@@ -166,7 +166,7 @@ def index(tmp_path):
         }  # fmt: skip
 
 
-def test_a_warm_pool_keeps_what_pip_has_built(hosts, index, tmp_path):
+def test_warm_pool_keeps_wheels_that_pip_built(hosts, index, tmp_path):
     warm = {**index, "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY": str(tmp_path / "warm")}
     code = {"train.py": TELL, "requirements.txt": "testlibrary\n"}
     for cached in (False, True):
@@ -188,7 +188,7 @@ ONE = {"train.py": TELL, "requirements.txt": "testlibrary\n"}
         ("others", 65, "sts:GetServiceBearerToken for the job's execution role"),
     ],
 )
-def test_requirements_come_from_codeartifact_or_the_lacking_right_is_named(hosts, index, repository, code, said):
+def test_codeartifact_provides_requirements_or_the_missing_permission_is_named(hosts, index, repository, code, said):
     url = urllib.parse.urlsplit(index["PIP_INDEX_URL"])
     environment = {
         **index,
@@ -204,7 +204,7 @@ def test_requirements_come_from_codeartifact_or_the_lacking_right_is_named(hosts
     assert not code or ("requirements.txt in" in first and "not authorized" in first)
 
 
-def test_an_index_that_does_not_answer_is_named_without_its_password(hosts):
+def test_unresponsive_index_is_named_without_its_password(hosts):
     index = {"PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "http://me:geheim@127.0.0.1:1/simple"}
     job = hosts(1, code=ONE, environment={**index, "PIP_RETRIES": "0", "NO_PROXY": "*"})
     first = job.must_end(65)
@@ -220,8 +220,8 @@ HOLE = (
 )
 
 
-def test_an_index_that_no_packet_reaches_is_given_up_soon(hosts, netns):
-    """Left alone, uv takes 45 s, and pip a minute and a half."""
+def test_unreachable_index_is_given_up_within_seconds(hosts, netns):
+    """By default, uv gives up after 45 s, and pip after 90 s."""
     own = {"PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "https://10.9.9.9/simple", "NO_PROXY": "*"}
     own |= {"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
     before = {"algo-1": ["unshare", "--net", "sh", "-c", HOLE, "sh"]}
@@ -229,14 +229,14 @@ def test_an_index_that_no_packet_reaches_is_given_up_soon(hosts, netns):
     assert "no package index was reached: under network isolation" in job.must_end(65, within=30)
 
 
-def test_requirements_beside_a_shell_script_are_left_to_it(hosts):
-    """As on the AWS images."""
+def test_requirements_beside_a_shell_script_are_not_installed(hosts):
+    """AWS's images do the same."""
     job = hosts(1, "train.sh", code={"train.sh": "echo told\n", "requirements.txt": "no-such-distribution\n"})
     job.must_end(0)
     assert "requirements.txt is installed for .py programs and packages only: train.sh" in job[1].log
 
 
-def test_a_package_with_pyproject_only_runs_as_a_module(hosts, tmp_path):
+def test_package_with_only_pyproject_runs_as_a_module(hosts, tmp_path):
     code = package("train", "print('module', __spec__.name)\n" + TELL)
     del code["setup.py"]
     job = hosts(1, "train", code=code, environment=pip_into(tmp_path))
@@ -256,7 +256,7 @@ def test_a_setup_py_of_setuptools_needs_no_package_index(hosts, tmp_path):
     assert list((tmp_path / "site").glob("mine-*.dist-info"))  # it was installed
 
 
-def test_a_setup_py_that_is_empty_is_named_with_what_was_wanted(hosts, tmp_path):
+def test_empty_setup_py_is_reported_with_the_needed_content(hosts, tmp_path):
     pytest.importorskip("setuptools")
     environment = {**pip_into(tmp_path), "PIP_NO_BUILD_ISOLATION": "false"}
     job = hosts(1, code={"train.py": TELL, "setup.py": "", "requirements.txt": "pip\n"}, environment=environment)
@@ -273,7 +273,7 @@ def test_a_shell_script_without_a_first_line_runs(hosts):
     assert "[algo-1 script] told -x a  b" in job[1].log
 
 
-def test_a_module_of_the_users_may_be_called_like_one_of_ours(hosts):
+def test_user_module_may_share_a_name_with_a_launcher_module(hosts):
     names = ("json.py", "prepare.py", "sources.py", "s3.py", "entrypoint.py", "queue.py")
     code = dict.fromkeys(names, "raise SystemExit('the wrong module')")
     job = hosts(1, code={**code, "json.py": "", "train.py": TELL})

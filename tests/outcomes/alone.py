@@ -1,10 +1,10 @@
-"""Run a command and report what it left behind: `python -I alone.py REPORT COMMAND...`.
+"""Run a command and report the processes that it left: `python -I alone.py REPORT COMMAND...`.
 
-The report also has when each child of the command came and went, if its environment has the folder of a host,
-.../out/HOST/ml; and how long the processes waited for a CPU.
+The report also has start and end of each child whose environment has the folder of a host, .../out/HOST/ml, and how
+long processes waited for a CPU.
 
-Whatever the command starts and does not end is adopted here (PR_SET_CHILD_SUBREAPER). It is named in the JSON file
-REPORT and killed. SIGTERM is passed on to the command until it ends; after CLEANS_UP seconds everything is killed.
+This process adopts each process that the command leaves (PR_SET_CHILD_SUBREAPER), names it in the JSON file REPORT and
+kills it. SIGTERM is passed on to the command until it ends; after CLEANS_UP seconds everything is killed.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ def descendants():
 
 
 def is_anybody_left():
-    """Return whether descendants are left, by waitpid: a list that takes time to read may miss one that forks on."""
+    """Return whether descendants are left. waitpid notices even a process that forks during a listing."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -50,7 +50,7 @@ def kill(pids):
 
 
 class Hosts:
-    """Note when the children of a process that stand for hosts were there first and last."""
+    """Record when each child process that simulates a host was first and last seen."""
 
     def __init__(self, pid):
         self.list = f"/proc/{pid}/task/{pid}/children"
@@ -74,7 +74,7 @@ class Hosts:
 
 
 class Waits:
-    """Note how long threads below a process waited for a CPU: of each EACH seconds, the longest wait of one thread."""
+    """Record how long threads of descendants waited for a CPU: the longest wait of one thread in each EACH seconds."""
 
     def __init__(self, pid):
         self.pid, self.before, self.at, self.found = pid, {}, time.monotonic(), []

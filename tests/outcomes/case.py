@@ -1,4 +1,4 @@
-"""Define a case: the kind of job, what happens to it, how it ends and how soon. Types only."""
+"""Define a case: the kind of job, its event, its end and its time limits. Types only."""
 
 import re
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class Way(StrEnum):
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Return its options for `entrypoint local`."""
+        """Return the options for `entrypoint local`."""
         mode, _, workers = ("single" if self is Way.SCRIPTS else self).partition(" ")
         return ("--mode", mode, *(("--env", f"ENTRYPOINT_PS_WORKERS={workers}") if workers else ()))
 
@@ -43,7 +43,7 @@ class Since(StrEnum):
 
 @dataclass(frozen=True)
 class Bound:
-    """How soon all hosts log how the job ended, and how soon the last of them is gone. Seconds."""
+    """Limits in seconds: until all hosts have logged the end of the job, and until the last host is gone."""
 
     name: str
     since: Since
@@ -78,7 +78,7 @@ PROCESS, STUBBORN, HOST, START, SHORTAGE, END, STOP, STUBBORN_STOP, STUCK, STUCK
 
 @dataclass(frozen=True, kw_only=True)
 class Own:
-    """How a host ends that was itself hit, in place of the job's outcome."""
+    """The end of the affected host, if it differs from the job's outcome."""
 
     exits: tuple[str, ...]  # what may be: exit codes, or a signal's name
     text: str | None = None  # first line of its failure text; None: any
@@ -88,9 +88,9 @@ class Own:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One run, as a SageMaker user would want it to end.
+    """A run and its required end.
 
-    In texts {who} is the host and process that the event happens to, {host} the host alone; ... stands for any text.
+    In texts {who} is host and process of the event, {host} the host alone, and ... any text.
     """
 
     way: Way
@@ -112,7 +112,7 @@ class Case:
 
     @property
     def engine(self) -> str:
-        """Return the least engine that can inject the faults."""
+        """Return the simplest engine that can inject the faults."""
         words = {fault.split()[0] for fault in self.faults}
         return "netns" if words & {"cut", "hide", "fill", "readonly"} else "process"
 
@@ -128,7 +128,7 @@ class Case:
 
     @property
     def host(self) -> str:
-        """Return the host that the event happens to; the first, if to all."""
+        """Return the host of the event, or the first host if the event affects all."""
         return host_of(self.where)
 
     @property
@@ -137,7 +137,7 @@ class Case:
 
     @property
     def scripts(self) -> int:
-        """Return how many of the user's programs run."""
+        """Return how many user programs run."""
         return 1 if self.way is Way.PS_SERVER else self.hosts
 
     def fill_in(self, text: str) -> str:
@@ -145,7 +145,7 @@ class Case:
 
 
 def case(way: Way, event: str, where: str, when: str, *faults: str, **more: Any) -> Case:
-    """Return a case, on one host or on two unless `more` has another number; {host} in a fault is where it happens."""
+    """Return a case on one or two hosts, or as many as `more` has. {host} in a fault is the host of the event."""
     named = tuple(fault.format(host=host_of(where)) for fault in faults)
     return Case(
         way=way, event=event, where=where, when=when, faults=named, **{"hosts": 1 if way is Way.SINGLE else 2, **more}
@@ -157,7 +157,7 @@ def host_of(where: str) -> str:
 
 
 def script_of(way: Way, host: str) -> str:
-    """Return the plan's name of the user's program on a host."""
+    """Return the name that the plan gives the user's program on a host."""
     rank = int(host.removeprefix("algo-")) - 1
     match way:
         case Way.PS | Way.PS_SERVER:
@@ -171,5 +171,5 @@ def script_of(way: Way, host: str) -> str:
 
 
 def places(way: Way) -> tuple[str, ...]:
-    """Return where a script of the user's can fail."""
+    """Return the places in which a user's script can fail."""
     return (COORDINATOR, FOLLOWER) if way in SCRIPT_EVERYWHERE else (COORDINATOR,)

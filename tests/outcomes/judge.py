@@ -1,4 +1,4 @@
-"""Compare runs with the table: a line for each difference; and the figures of all cases, by bound."""
+"""Compare runs with the table, one line for each difference, and sum up the figures of all cases by bound."""
 
 import re
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ MOST = 60.0  # seconds; without a limit it would be 100 s (a stop), 1,200 s (a s
 
 
 def complaints(result: Result) -> list[str]:
-    """Return what differs from the row; empty if nothing does."""
+    """Return the differences from the row; empty if there are none."""
     if not result.ended:
         return [f"not ended within {LONG:g} s"]
     found = [*_exits(result), *_texts(result), *_late(result)]
@@ -52,7 +52,7 @@ def _texts(result: Result) -> Iterable[str]:
 
 
 def wanted_text(case: Case, host: str) -> str | None:
-    """Return the first line of a host's failure text; "" if it should have none, None if any will do."""
+    """Return the required first line of a host's failure text; "" means no failure text, None any."""
     text = case.hit[host].text if host in case.hit else case.text
     return None if text is None else case.fill_in(text)
 
@@ -72,7 +72,7 @@ def _late(result: Result) -> Iterable[str]:
 
 
 def figures(results: Iterable[Result]) -> str:
-    """Return worst and median of each bound, and which case was the worst."""
+    """Return worst and median times of each bound, and the worst case."""
     ended = [result for result in results if result.ended]
     lines = []
     for bound in BOUNDS:
@@ -93,9 +93,9 @@ def _line(label: str, limit: float, seconds: dict[str, float | None]) -> list[st
 
 
 def _replayed(result: Result) -> Iterable[str]:
-    """Yield what the policy decides differently when it gets the recorded history of the hosts of a row.
+    """Replay the recorded history of a row's hosts; yield each decision of the policy that differs.
 
-    A host that could not write, that was killed, or whose job could not be read leaves no history, or a part.
+    A host leaves an incomplete history or none if it could not write, was killed, or could not read its job.
     """
     for played in replays(result):
         host, step = played.recorded.about.host, played.differs
@@ -106,7 +106,7 @@ def _replayed(result: Result) -> Iterable[str]:
 
 
 def replays(result: Result) -> list[Played]:
-    """Replay the hosts of a row whose records are there."""
+    """Replay each host of a row that left a record."""
     records = {
         path.name.removesuffix(".jsonl.gz"): path.read_bytes()
         for folder in result.folder.glob("**/output/data/record")

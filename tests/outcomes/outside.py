@@ -1,4 +1,4 @@
-"""Make the cases in which something happens from outside: hosts go, come back, never come; processes die; SIGTERM."""
+"""Make the cases with external events: hosts that are lost, return or never start; killed processes; SIGTERM."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -63,7 +63,7 @@ A_RANK = (Way.MPI, FOLLOWER)
 
 
 def lost(way: Way, event: str, where: str, when: str, fault: str, own: Own, text: str = LOST) -> Case:
-    """Return a case in which the whole host is gone, for good or too long: the others name it."""
+    """Return a case with a host that is gone, for good or for too long. The others name it."""
     host = host_of(where)
     does = {"do": "waits", "on": host, "when": when}
     return case(way, event, where, when, fault, does=does, hosts=3, code=69, text=text, bound=HOST, hit={host: own})
@@ -87,7 +87,7 @@ def hosts_that_go() -> Iterator[Case]:
 
 
 def goes_on(way: Way, event: str, where: str, when: str, fault: str, seconds: str = "0", **settings: str) -> Case:
-    """Return a case in which a host is away for less than the peer timeout, which changes nothing."""
+    """Return a case with a host that is silent for less than the peer timeout, which changes nothing."""
     does = {"do": "lasts", "seconds": seconds}
     return case(way, event, where, when, fault, does=does, code=0, bound=END, settings=settings)
 
@@ -105,7 +105,7 @@ def hosts_that_come_back() -> Iterator[Case]:
 
 
 def absent(way: Way, event: str, where: str, fault: str, text: str, own: Own) -> Case:
-    """Return a case in which a host does not come in time."""
+    """Return a case with a host that does not start in time."""
     never = {"code": 68, "bound": START, "settings": SHORT_START, "does": {"do": "lasts"}}
     return case(way, event, where, "start", fault, text=text, hit={host_of(where): own}, **never)
 
@@ -124,7 +124,7 @@ def hosts_that_never_come() -> Iterator[Case]:
 
 
 def lose(way: Way, event: str, where: str, when: str, fault: str, text: str, code: int = 137) -> Case:
-    """Return a case in which a process of the launcher dies while scripts run."""
+    """Return a case with a process of the launcher that dies while scripts run."""
     return case(way, event, where, when, fault, does={"do": "waits"}, code=code, text=text, bound=PROCESS)
 
 
@@ -211,7 +211,7 @@ def stops() -> Iterator[Case]:
 
 
 def output_that_nobody_reads() -> Iterator[Case]:
-    """Yield cases in which a host's output is not read: only that host waits for its reader, at the end."""
+    """Yield cases without a reader of a host's output. At the end, only that host waits for its reader."""
     words = "the same, up to 20 s later (5 s if the job is stopped)"
     own = Own(exits=("1",), text=f"... (exit code 1): {LOSS}", words=words)
     well = Own(exits=("0",), text="", words=words)
@@ -274,7 +274,7 @@ def mpirun_that_does_not_end() -> Iterator[Case]:
 
 
 def stops_that_cross_a_failure() -> Iterator[Case]:
-    """Yield cases in which one host stands still, so that nothing is decided when SIGTERM comes."""
+    """Yield cases with a frozen host, so that the job's end is undecided when SIGTERM comes."""
     paused = Own(exits=("SIGKILL", "1"), words=STAYS)
     for way in (Way.SCRIPTS, Way.MWMS):
         yield case(

@@ -1,4 +1,4 @@
-"""Write docs/outcomes.md, the table for people (test_pages.py, with --refresh)."""
+"""Write the page docs/outcomes.md from the table (test_pages.py --refresh)."""
 
 import re
 from collections.abc import Iterable
@@ -83,12 +83,12 @@ def _table(cases: Iterable[Case]) -> str:
 
 
 def _row(case: Case) -> tuple[str, ...]:
-    """Return all cells but the event and where it happens."""
+    """Return all cells except the event and its place."""
     return (str(case.code), _texts(case), case.bound.name)
 
 
 def _modes(cases: Iterable[Case], with_places: bool) -> str:
-    """Return `1 host, ps, mwms`; "" of all; with the places if the event has another row for others: `mwms: C, F`."""
+    """Return the modes of cases: `1 host, ps, mwms`; "" for all; `mwms: C, F` if other places have another row."""
     ways = {case.way for case in cases}
     modes = "" if ways == set(Way) else ", ".join(_WAYS[way][0] for way in Way if way in ways)
     places = [name for where, name in _PLACES.items() if any(case.where == where for case in cases)]
@@ -109,7 +109,7 @@ _HOST = re.compile(r"^algo-\d+")
 
 
 def _general(text: str, case: Case) -> str:
-    """Return a text without the names of one case."""
+    """Return a text with general words in place of a case's names."""
     text = _HOST.sub(lambda found: "HOST" if found[0] == case.host else "OTHER", _SCRIPT.sub(r"\1 PROCESS", text))
     return _NUMBER.sub(r"\1/N", text.format(who="HOST PROCESS", host="HOST"))
 

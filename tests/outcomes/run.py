@@ -1,4 +1,4 @@
-"""Run one case with `entrypoint local`, and return its Result: output, what was left behind, and times."""
+"""Run one case with `entrypoint local`; return its Result: output, leftovers and times."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ LONG = 240.0  # seconds; says when to give up on a busy machine, not how fast an
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """How a case went."""
+    """The result of a case's run."""
 
     case: Case
     folder: Path
@@ -59,17 +59,17 @@ class Result:
 
     @property
     def told(self) -> float | None:
-        """Return seconds until every host had logged how the job ended."""
+        """Return the seconds until every host had logged the end of the job."""
         return self._last(self.terminal.told)
 
     @property
     def gone(self) -> float | None:
-        """Return seconds until the last host was gone."""
+        """Return the seconds until the last host was gone."""
         return self._last(self.gone_at)
 
     @property
     def heard(self) -> float | None:
-        """Return seconds until the last script had got SIGTERM."""
+        """Return the seconds until the last script had received SIGTERM."""
         heard = self.terminal.deeds.get("hears SIGTERM")
         sent = [at for at, fault in self.terminal.faults if ": stop " in fault]
         return max(heard) - sent[0] if heard and sent else None
@@ -92,7 +92,7 @@ def run(case: Case, folder: Path) -> Result:
 
 @contextlib.contextmanager
 def few(case: Case) -> Iterator[str]:
-    """Yield the argument for few/sitecustomize.py by which the case's host has too little of something."""
+    """Yield the argument for few/sitecustomize.py that limits a resource of the case's host."""
     what, _, limit = case.few.partition("=")
     if what in ("", "files"):
         yield f"{what}:{limit}"
@@ -120,7 +120,7 @@ def _run(case: Case, folder: Path, meeting: str, few: str) -> Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Watched:
-    """What was seen of a command of `entrypoint local`."""
+    """The observations of a command of `entrypoint local`."""
 
     terminal: Terminal
     ended: bool  # by itself
@@ -138,7 +138,7 @@ def watched(
     engine: str,
     is_over: Callable[[], object] = lambda: False,
 ) -> Watched:
-    """Run a command, whose output is in `folder`/out, to its end; terminate it after LONG seconds, or if `is_over`."""
+    """Run a command with its output in `folder`/out to its end; terminate it after LONG seconds, or once `is_over`."""
     process = subprocess.Popen(
         [sys.executable, "-I", str(ALONE), str(folder / "left.json"), *words],
         env=environment,
@@ -173,7 +173,7 @@ def _ends(process: subprocess.Popen[bytes], is_over: Callable[[], object]) -> bo
 
 
 def command(case: Case, folder: Path, meeting: str, few: str) -> list[str]:
-    """Return the command of a case, as a person would type it."""
+    """Return the command line of a case."""
     words = ["local", str(folder / "code" / PROGRAM.name), "--hosts", str(case.hosts), *case.way.options]
     for name, value in case.settings.items():
         words += ["--env", f"ENTRYPOINT_{name}={value}"]
@@ -189,7 +189,7 @@ def command(case: Case, folder: Path, meeting: str, few: str) -> list[str]:
 
 
 def environment(case: Case) -> dict[str, str]:
-    """Return our environment without hosts' variables; parameter servers get a stand-in for TensorFlow."""
+    """Return this process's environment without variables of hosts; in mode ps, with a stand-in for TensorFlow."""
     own = {k: v for k, v in os.environ.items() if not k.startswith(("ENTRYPOINT_", "SM_", "TEST_"))}
     stand_ins = [str(TESTS / "stand_ins")] if case.way in (Way.PS, Way.PS_SERVER, Way.JAX) else []
     stand_ins += [str(FEW)] if case.few else []
@@ -198,7 +198,7 @@ def environment(case: Case) -> dict[str, str]:
 
 
 class RunFolder:
-    """Finds the folder of keys and sockets that the hosts of a run share, in the environment of its processes.
+    """The folder of keys and sockets that the hosts of a run share, found in the environment of processes.
 
     In network namespaces each host has a /run of its own, which vanishes with its processes.
     """
@@ -207,7 +207,7 @@ class RunFolder:
         self._mark, self._sought, self._found = str(folder).encode(), engine == "process", ""
 
     def look(self) -> None:
-        """Look for the folder, whenever something was printed: the hosts are there from their first lines on."""
+        """Search the folder after each printed line, since the hosts exist from their first lines on."""
         if not self._sought or self._found:
             return
         for entry in Path("/proc").glob("[0-9]*"):
@@ -218,7 +218,7 @@ class RunFolder:
                     return
 
     def left(self) -> list[str]:
-        """Return the folder, if it is still there."""
+        """Return the folder if it still exists."""
         if self._sought and not self._found:
             return ["perhaps the run's folder in /tmp, which was never seen"]
         return [self._found] if self._found and Path(self._found).exists() else []

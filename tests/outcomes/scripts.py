@@ -1,4 +1,4 @@
-"""Make the cases in which a script of the user's does something."""
+"""Make the cases whose event is an action of a user's script."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from outcomes.case import (
 
 @dataclass(frozen=True)
 class Deed:
-    """What a script does, and how a job ends in which one does it."""
+    """An action of a script, and the end of the job."""
 
     event: str
     do: str
@@ -72,7 +72,7 @@ EARLY = Deed("ends well long before the others", "ends", 0)
 
 
 def deed(way: Way, what: Deed, where: str, when: str, *, hosts: int = 3, megabytes: int = 1, **more: str) -> Case:
-    """Return a case in which a script does something, and the others wait for ever (or, if it ends well, a moment)."""
+    """Return a case of one script's action; the others wait for ever, or for a moment if the action is a success."""
     others = {"others": "lasts"} if what.code == 0 else {}
     sizes = {"megabytes": str(megabytes)} if megabytes > 1 else {}
     return case(
@@ -140,7 +140,7 @@ KILLED_ONCE = Deed("script is killed once, with ENTRYPOINT_RESTARTS=1", "kills_i
 
 
 def restarts() -> Iterator[Case]:
-    """Yield cases with ENTRYPOINT_RESTARTS: what looks transient is tried again, an exception is not."""
+    """Yield cases with ENTRYPOINT_RESTARTS: transient failures lead to a restart, an exception does not."""
     again = {"RESTARTS": "1", "RESTART_BACKOFF": "0.5"}
     for way, where in ((Way.MWMS, FOLLOWER), (Way.MPI, FOLLOWER), (Way.PS, COORDINATOR)):
         yield replace(deed(way, KILLED_ONCE, where, "run", hosts=2), settings=again)

@@ -1,6 +1,6 @@
-"""Hold the outcome table: all cases, and the selection that always runs.
+"""Hold the outcome table: all cases, and the selection of a default run.
 
-The selection has each event, each exit code, and each way with other factors. docs/outcomes.md shows the same rows.
+The selection covers each event, each exit code, and each pair of factors. docs/outcomes.md shows the same rows.
 """
 
 from collections.abc import Iterable, Iterator
@@ -111,14 +111,14 @@ def pairs_of(case: Case) -> set[Pair]:
 
 
 def kind(code: int) -> str:
-    """Return the kind of an exit code: all of a script's own codes are alike, and so are all signals."""
+    """Return the kind of an exit code: all codes of a script are one kind, and all signals are one."""
     return {1: "its own", 3: "its own", 255: "its own", 134: "signal", 137: "signal", 139: "signal"}.get(
         code, str(code)
     )
 
 
 def _cover(cases: tuple[Case, ...]) -> frozenset[str]:
-    """Return names of rows that show all pairs: greedily the one that shows most of what is left, on fewest hosts."""
+    """Return names of rows that cover all pairs. Greedily choose the row with most uncovered pairs, on fewest hosts."""
     shows, hosts = {case.name: pairs_of(case) for case in cases}, {case.name: case.hosts for case in cases}
     left, chosen = set().union(*shows.values()), set()
     while left:

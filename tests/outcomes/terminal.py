@@ -1,6 +1,6 @@
-"""Read what `entrypoint local` prints, and note when.
+"""Read the output of `entrypoint local`, and record the time of each event.
 
-The scripts print the time of what they do themselves; all hosts are on one machine and share its clock.
+Scripts print the times of their own actions. All hosts share the clock of one machine.
 """
 
 import os
@@ -20,7 +20,7 @@ _EXIT = re.compile(r"^(algo-\d+) +(\S+)", re.MULTILINE)
 
 @dataclass
 class Terminal:
-    """Holds the output, and the times of what happened in seconds since 1970."""
+    """The output, and the times of events in seconds since 1970."""
 
     head: bytearray = field(default_factory=bytearray)
     tail: bytearray = field(default_factory=bytearray)
@@ -60,9 +60,9 @@ class Terminal:
         return (self.head + between + self.tail).decode(errors="replace")
 
     def not_done(self) -> list[str]:
-        """Return faults that did not happen."""
+        """Return the faults that did not happen."""
         return _NO_FAULT.findall(self.text)
 
     def exits(self) -> dict[str, str]:
-        """Return how each host ended, from the table at the end: an exit code, or a signal's name."""
+        """Return the end of each host from the final table: an exit code, or a signal's name."""
         return dict(_EXIT.findall(self.text.rpartition("tail s\n")[2]))

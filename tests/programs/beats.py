@@ -1,4 +1,4 @@
-"""Print a step every tenth of a second: `--steps` of them, and more until there is a file `--until`."""
+"""Print a step every tenth of a second: `--steps` of them, and further ones until the file `--until` exists."""
 
 import argparse
 import itertools

@@ -1,4 +1,4 @@
-"""End scripts at once, while the evaluator needs --seconds and leaves a file."""
+"""End at once as a script; as the evaluator, work for --seconds and leave a file."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Exit with --code N on one host [--on HOST], after a moment, and with --others on the others."""
+"""Exit with --code on one host (--on), after a moment, and with --others on the others."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Fail in its first attempts, then end well. FAILS has host:signal or host:exit code for each, with commas."""
+"""Fail in the first attempts, then succeed. FAILS lists host:signal or host:exit code for each attempt, with commas."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Ignore SIGTERM."""
+"""Ignore SIGTERM and sleep."""
 
 import signal
 import time

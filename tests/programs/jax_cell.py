@@ -1,7 +1,7 @@
-"""Train three weights in mode jax, by the interface that --api names, and write them; or do what --do says at a step.
+"""Train three weights in mode jax, by the interface --api, and write them; or perform the action --do at a step.
 
 --api jit: plain JAX, compiled with shardings; flax: Flax and Optax; fit, loop: Keras 3 on its JAX backend. All weights
-begin with zero and are to be 1, 2, 3.
+begin with zero and should reach 1, 2, 3.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def work(seconds):
 
 
 def act(step, place):
-    """Do what was asked for, at step 20 of one process; or stop when jax says so."""
+    """Perform the action --do at step 20 of one process, or stop when jax reports SIGTERM."""
     if step == 20 and not place.rank:
         print("acts at", step, flush=True)
     if step == 20 and place.rank == args.on:

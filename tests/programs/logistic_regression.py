@@ -1,6 +1,6 @@
 """Print the AUC that a logistic regression reaches on the last file of DeepFM's rows, after a fit to the others.
 
-Its regularization is the one that suits that last file best, in its favour.
+Its regularization is chosen on that last file, which favours it.
 """
 
 import sys
@@ -20,7 +20,7 @@ COLUMNS = {
 
 
 def read(files: list[Path]) -> tuple[csr_matrix, list[float]]:
-    """Return a column for every feature, with the logarithm of its count as the model's first layer has it; labels."""
+    """Return (a column for every feature, labels). Counts have the logarithm of the model's first layer."""
     whole = tf.data.TFRecordDataset([str(file) for file in files]).batch(1_000_000)
     row = tf.io.parse_example(next(iter(whole)), COLUMNS)
     ids, counts = row["ids"].numpy(), tf.math.log1p(100 * row["values"]).numpy() / 4.6

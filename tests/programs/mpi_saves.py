@@ -1,4 +1,4 @@
-"""See SIGTERM on all ranks, save, and exit with 0; the last rank takes longest."""
+"""Save at SIGTERM on all ranks, and exit with 0; the last rank takes longest."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Add 1 to a sum on every rank, and write what it was given. --raise N: that rank raises instead."""
+"""Add 1 to a sum on every rank; write arguments and environment. --raise N: that rank raises instead."""
 
 import json
 import os

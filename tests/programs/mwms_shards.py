@@ -1,6 +1,6 @@
 """Read shards of different sizes through MultiWorkerMirrored's strategy; train with Keras; then save and resume.
 
-An evaluator makes the same strategy, and trains alone.
+An evaluator creates the same strategy, and trains alone.
 """
 
 import json
@@ -16,13 +16,13 @@ me = strategy.cluster_resolver.task_id
 
 
 def read(dataset):
-    """Return this worker's records, batch by batch; every worker reads the same number of batches."""
+    """Return this worker's records by batch. Every worker reads the same number of batches."""
     batches = strategy.experimental_distribute_dataset(dataset)
     return [[int(each) for part in strategy.experimental_local_results(b) for each in part] for b in batches]
 
 
 class Rows(tf.keras.metrics.Metric):
-    """The rows of an epoch, of all workers."""
+    """A metric that collects the rows of an epoch from all workers."""
 
     def __init__(self):
         super().__init__("rows")
@@ -52,7 +52,7 @@ def rows(count):
 
 
 def meet():
-    """Wait until all workers have come here."""
+    """Wait until all workers have reached this point."""
     read(shard(tf.data.Dataset.range(2), "train").batch(2))
 
 

@@ -1,7 +1,7 @@
-"""Let every worker server read its shard twice, of records and of files, from a ClusterCoordinator's chief.
+"""Make every worker server read its shard of records and of files twice, as a ClusterCoordinator's chief.
 
-Each dataset function is traced here, on the chief, and runs there. Writes what each worker read, and saves a
-checkpoint of variables that are on the parameter servers.
+Each dataset function is traced here, on the chief, and runs there. It writes the records of each worker, and saves a
+checkpoint of variables on the parameter servers.
 """
 
 import json
@@ -34,7 +34,7 @@ def asks_on_the_chief():
 
 
 def read_by_all(dataset):
-    """Return what each worker read, sorted. Any free worker takes a step: several are needed until each had a turn."""
+    """Return the sorted records of each worker. Steps go to any free worker, so repeat them until each had one."""
     read = set()
     iterator = iter(coordinator.create_per_worker_dataset(dataset))
 

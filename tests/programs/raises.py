@@ -1,4 +1,4 @@
-"""Raise an exception on host --on; sleep on the others."""
+"""Raise an exception on the host --on; sleep on the others."""
 
 import os
 import sys

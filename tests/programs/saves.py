@@ -1,4 +1,4 @@
-"""See SIGTERM, take a while to save, exit with 0."""
+"""Save slowly at SIGTERM, and exit with 0."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Save at SIGTERM for two seconds, and need the parameter servers all that time."""
+"""Save for two seconds at SIGTERM, which needs the parameter servers all the time."""
 
 import json
 import os

@@ -1,6 +1,6 @@
-"""Train if the host belongs to a distribution; elsewhere be a server, which never ends by itself.
+"""Train on a host of the distribution; on another host, serve until SIGTERM.
 
---fails outside|inside: raises there. --saves: a server has a second's work left when training is over (it sees a file).
+--fails outside|inside: raise there. --saves: a server works for another second after the end of training (a file).
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Print that it runs, and sleep."""
+"""Print a line, and sleep."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Print bytes that are no UTF-8, both streams, and a last line without end."""
+"""Print bytes that are no UTF-8, to both streams, and a last line without a line end."""
 
 import os
 

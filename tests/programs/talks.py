@@ -1,9 +1,9 @@
-"""Talk to the other processes of the job until something goes wrong, as training does.
-This is the program of the root-cause suite. Processes are numbered: 0 is the coordinator's first.
+"""Exchange messages with the other processes of the job until an error, as training does.
+This is the program of the root-cause tests. Processes are numbered: 0 is the coordinator's first.
 
---shape how they talk: `ring`, `star` (all with number 0), `mpi` (an allreduce)
---deed what number --by does, half a second after all talk to one another; --then NUMBER fails so many --gap later
---manner what the others do when they notice
+--shape topology of messages: `ring`, `star` (all with number 0), `mpi` (an allreduce)
+--deed fault of number --by, half a second after all are connected; --then NUMBER fails --gap seconds later
+--manner reaction of the others
 """
 
 import argparse
@@ -29,7 +29,7 @@ def say(*words):
 
 
 def places():
-    """Return (own number, the host of each number)."""
+    """Return (number of this process, host of each number)."""
     if "OMPI_COMM_WORLD_RANK" in os.environ:
         hosts, each = json.loads(os.environ["SM_HOSTS"]), int(os.environ["OMPI_COMM_WORLD_LOCAL_SIZE"])
         total = int(os.environ["OMPI_COMM_WORLD_SIZE"])
@@ -55,7 +55,7 @@ def servers():
 
 
 def reach(connect):
-    """Return the result of `connect()`, as soon as the other side accepts."""
+    """Repeat `connect()` until the other side accepts; return the result."""
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -67,7 +67,7 @@ def reach(connect):
 
 
 class Talk:
-    """Connections, and a round of messages over them."""
+    """Connections to other processes, and rounds of messages over them."""
 
     def __init__(self, shape, me, hosts):
         self.me, self.connections = me, []
@@ -83,7 +83,7 @@ class Talk:
         self.connections = [*self.calls, *self.answers]
 
     def round(self, word):
-        """Send a number, receive those of others; return the largest."""
+        """Send a number, receive those of the others; return the largest."""
         for server in self.servers:
             server.settimeout(0.001)
             with contextlib.suppress(TimeoutError):
@@ -120,7 +120,7 @@ def aborts():
 
 
 def closes_first():
-    """Close first, as programs do that clean up before their traceback is printed: the others notice first."""
+    """Close connections before the traceback is printed, as programs with a clean-up do, so that others fail first."""
     try:
         raises()
     finally:
@@ -129,7 +129,7 @@ def closes_first():
 
 
 def misses_a_service():
-    """Raise a first error that reads like a symptom."""
+    """Raise a root cause that looks like a symptom."""
     socket.create_connection(("127.0.0.1", 9))
 
 

@@ -1,4 +1,4 @@
-"""Write what it was given: arguments, environment, folder, signals that are blocked or ignored."""
+"""Write arguments, environment, working folder, and the signals that are blocked or ignored."""
 
 import json
 import os

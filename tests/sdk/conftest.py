@@ -9,7 +9,7 @@ import pytest
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Raise the time limit: a test starts several jobs, and waits for each up to local_mode.PATIENCE."""
+    """Raise the time limit, since a test starts several jobs and waits up to local_mode.PATIENCE for each."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.timeout(4 * local_mode.PATIENCE))

@@ -1,6 +1,6 @@
 """Run jobs in the local mode of Amazon's SDKs: a driver runs in the SDK's own Python, without network.
 
-It has invented credentials and a home of its own, and its ways out lead to a proxy of the test, which records
+It has invented credentials and its own home folder. All its connections go to a proxy of the test, which records
 every attempt.
 """
 
@@ -35,12 +35,12 @@ def python_of(sdk: str) -> Path:
 
 
 def missing(why: str) -> None:
-    """Skip what a user's machine cannot run; fail with CI=true."""
+    """Skip a test that a user's machine cannot run; fail with CI=true."""
     (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
 
 
 def needed_python(sdk: str) -> Path:
-    """Return the Python of an SDK; the test is skipped where it is not."""
+    """Return the Python of an SDK; skip the test if there is none."""
     python = python_of(sdk)
     if not python.exists():
         missing(f"no environment of SageMaker's SDK {sdk} (tests/sdk/make_environments.sh makes it)")
@@ -56,7 +56,7 @@ def docker(*words: str) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """How a driver ended, and what the SDK made of the job."""
+    """The end of a driver, and the results of the job in the SDK."""
 
     exit_code: int
     output: str  # what the user sees: the SDK's words, and among them the hosts' logs

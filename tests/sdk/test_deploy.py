@@ -54,7 +54,7 @@ def made_by(example: str, arguments: list[str], **environment: str) -> None:
     )
 
 
-def test_endpoints_of_digits_and_deepfm_answer_as_tensorflow(
+def test_endpoints_of_digits_and_deepfm_answer_as_tensorflow_does(
     run: Callable[..., Job], image: str, tmp_path: Path
 ) -> None:
     import tensorflow as tf

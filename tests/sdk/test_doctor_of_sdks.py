@@ -1,4 +1,4 @@
-"""Test that `entrypoint doctor` runs launch scripts with both of Amazon's SDKs, and finds what their requests lack."""
+"""Test that `entrypoint doctor` runs launch scripts with both of Amazon's SDKs, and reports errors of requests."""
 
 import os
 import subprocess
@@ -87,7 +87,7 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
 
 
 def call(folder: Path, sdk: str, *words: str, **environment: str) -> str:
-    """Return what the command `entrypoint doctor` prints of a launch script; it must end with 0."""
+    """Run `entrypoint doctor` on a launch script; check that it exits with 0, and return its output."""
     command = [sys.executable, "-m", "entrypoint", "doctor", "--strict", "--python", needed_python(sdk), *words]
     variables = {**ENVIRONMENT, **environment}
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=400, env=variables)
@@ -101,10 +101,10 @@ def checks(report: DoctorReport) -> set[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """A launch script, one for many jobs, as importing an SDK takes longest; and what the doctor says of it.
+    """A launch script and the expected report. It starts many jobs, since importing an SDK takes longest.
 
-    `found`: {check: what is in the line of its finding}; `jobs`: how many requests there are, of which `mpi`, the first
-    ones, run a rank on each of two hosts; `says`: what the report has.
+    `found`: {check: text of its finding}; `jobs`: how many requests there are, of which `mpi`, the first
+    ones, run a rank on each of two hosts; `says`: texts of the report.
     """
 
     sdk: str
@@ -196,7 +196,7 @@ ModelTrainer(**common, source_code=keeps, hyperparameters=program).train([rows])
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_launch_scripts_have_their_findings(ask: Ask, name: str) -> None:
+def test_doctor_reports_findings_of_launch_scripts(ask: Ask, name: str) -> None:
     script = SCRIPTS[name]
     report = ask(script.sdk, script.text, script.train)
     told = checks(report) | {"local-mode"}
@@ -212,7 +212,7 @@ def test_launch_scripts_have_their_findings(ask: Ask, name: str) -> None:
 
 
 @older
-def test_submit_py_is_clean(sdk: str) -> None:
+def test_doctor_finds_nothing_in_submit_py(sdk: str) -> None:
     arguments = ("examples/deepfm/train.py", "--mode", "mpi", "--instances", "2", "--image", IMAGE, "--role", ROLE)
     channels = ("--channel", "training=s3://bucket/rows/", "--checkpoints", "s3://bucket/checkpoints", "--spot")
     said = call(ROOT, sdk, "examples/submit.py", "--args", *arguments, *channels)
@@ -221,7 +221,7 @@ def test_submit_py_is_clean(sdk: str) -> None:
 
 
 @older
-def test_examples_of_the_documents_are_clean(ask: Ask, sdk: str) -> None:
+def test_doctor_finds_nothing_in_documented_examples(ask: Ask, sdk: str) -> None:
     names = {"image": IMAGE, "role": ROLE, "IMAGE": IMAGE, "ROLE": ROLE}
     report = ask(sdk, "\n".join([*(f"{key} = {value!r}" for key, value in names.items()), *blocks_for(sdk)]), train="")
     assert len(report.jobs) >= 8
@@ -229,7 +229,7 @@ def test_examples_of_the_documents_are_clean(ask: Ask, sdk: str) -> None:
 
 
 @pytest.mark.parametrize("name", variants({name: name for name in corpus_launches.OF_V2}, "v1's names"))
-def test_launch_scripts_of_v2_have_their_labels(ask: Ask, name: str) -> None:
+def test_doctor_reports_labelled_findings_of_v2_scripts(ask: Ask, name: str) -> None:
     call, wanted = corpus_launches.OF_V2[name]
     quiet = "debugger_hook_config=False, disable_profiler=True"
     quiet += "" if "Estimator" in call else ", model_dir=False"
@@ -243,7 +243,7 @@ def test_launch_scripts_of_v2_have_their_labels(ask: Ask, name: str) -> None:
 
 @pytest.mark.more  # 5 s each; tests above have each kind, and tests/unit/doctor the release of SDK v2 with this class
 @pytest.mark.parametrize("name", WITH_MODEL_TRAINERS)
-def test_launch_scripts_with_model_trainers_have_their_labels(ask: Ask, name: str) -> None:
+def test_doctor_reports_labelled_findings_of_model_trainer_scripts(ask: Ask, name: str) -> None:
     script = WITH_MODEL_TRAINERS[name]
     report = ask(script.sdk, script.text, script.train, script.requirements)
     assert (checks(report), len(report.jobs)) == (script.wanted, 1), as_text(report)
@@ -261,7 +261,7 @@ PROJECTS = {f"{mode}, {sdk}": (mode, sdk) for mode in PLANS for sdk in new.SDKS}
 
 # In unit/test_new.py the doctor reads the script of each mode.
 @pytest.mark.parametrize("mode, sdk", variants(PROJECTS, "ps, 3"))
-def test_submit_scripts_of_new_projects_are_clean(mode: str, sdk: str, tmp_path: Path) -> None:
+def test_doctor_finds_nothing_in_new_projects(mode: str, sdk: str, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     assert main.run(["new", str(folder), "--mode", mode, "--sdk", sdk], {}) == 0
     given = ["--args", "--role", "arn:aws:iam::000000000000:role/x", "--checkpoints", "s3://bucket/c"]

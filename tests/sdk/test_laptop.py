@@ -17,7 +17,7 @@ print(json.loads(os.environ["TF_CONFIG"])["task"])
 
 @pytest.fixture(scope="module")
 def laptop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the commands' folder of an environment that sees the SDK's, with the launcher installed."""
+    """Install the launcher into an environment on top of the SDK's; return the folder of its commands."""
     folder = tmp_path_factory.mktemp("laptop")
     source = folder / "src"  # a copy: setuptools leaves a folder `build` where it builds
     for name in ("entrypoint", "sagemaker_tf_data"):
@@ -45,7 +45,7 @@ def said(laptop: Path, *command: str, folder: Path, exit_code: int = 0) -> str:
 
 
 @pytest.mark.usefixtures("sdks")
-def test_plan_doctor_and_local_beside_the_sdk(laptop: Path, tmp_path: Path) -> None:
+def test_plan_doctor_and_local_run_beside_the_sdk(laptop: Path, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     assert "worker/1" in said(laptop, "entrypoint", "plan", "--hosts", "2", "--mode", "mwms", folder=tmp_path)
     told = said(laptop, "entrypoint", "doctor", folder=tmp_path)

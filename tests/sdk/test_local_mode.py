@@ -1,4 +1,4 @@
-"""Test that SageMaker's own SDKs run jobs on the image in local mode: what a user calls, and what he gets.
+"""Test that SageMaker's own SDKs run jobs on the image in local mode: users' calls and their results.
 
 Local mode is not quite SageMaker: with SDK 2 hosts are called algo-1-xxxxx, with SDK 3 the network interface does not
 exist and the image is started without the word `train`; all hosts share one model folder; and the first container to
@@ -49,7 +49,7 @@ def v3_launcher(image: str, program: str, **launcher: Any) -> dict[str, Any]:
 
 
 def test_v3_runs_ranks_on_two_hosts(run: Run, image: str) -> None:
-    """mpirun must not get the interface that resourceconfig.json names."""
+    """mpirun must not use the interface of resourceconfig.json, which does not exist here."""
     switches = {"sagemaker_mpi_enabled": True, "sagemaker_mpi_num_of_processes_per_host": 1}
     job = run("v3", v3(image, "takes_part.py", **switches))
     assert job.exit_code == 0, job.output
@@ -57,8 +57,8 @@ def test_v3_runs_ranks_on_two_hosts(run: Run, image: str) -> None:
     assert "network interface ethwe named in resourceconfig.json does not exist here" in job.output
 
 
-def test_v3_runs_ranks_by_a_launcher_of_ours(run: Run, image: str) -> None:
-    """Our Launcher does what the SDK's own MPI() does not: ranks on all hosts, by the launcher of the image."""
+def test_v3_launcher_class_runs_ranks_on_two_hosts(run: Run, image: str) -> None:
+    """The class Launcher starts ranks on all hosts, unlike the SDK's own MPI()."""
     job = run("v3", v3_launcher(image, "takes_part.py", mode="mpi", process_count_per_node=2))
     assert job.exit_code == 0, job.output
     for host, rank in (("algo-1", 0), ("algo-1", 1), ("algo-2", 2), ("algo-2", 3)):
@@ -74,8 +74,10 @@ WAYS = {
 
 
 @pytest.mark.parametrize("call", variants(WAYS, "v3, command"))
-def test_no_host_ends_before_all_have(run: Run, image: str, call: Callable[[str], tuple[str, dict]]) -> None:
-    """The first container to end stops the others: the host that is done at once must wait for the one that saves."""
+def test_no_host_ends_before_all_scripts_have_ended(
+    run: Run, image: str, call: Callable[[str], tuple[str, dict]]
+) -> None:
+    """The first container to end stops the others, so the host that ends early must wait for the one that saves."""
     job = run(*call(image))
     assert job.exit_code == 0, job.output
     assert (job.artifact("model") / "weights.txt").read_text() == "1 2 3\n"
@@ -83,8 +85,8 @@ def test_no_host_ends_before_all_have(run: Run, image: str, call: Callable[[str]
 
 
 # All look at the same lines; with a command, the exit code has to pass the SDK's own shell, too.
-def test_a_script_that_raises_is_named_to_the_user(run: Run, image: str) -> None:
-    """The SDK raises its error; what the user sees and the failure file say where and why."""
+def test_sdk_shows_the_exception_of_the_script(run: Run, image: str) -> None:
+    """The SDK raises its error. The user's output and the failure file have place and reason."""
     job = run("v3", v3(image, "raises.py", "train"))
     assert job.exit_code == 1
     assert "RuntimeError: Failed to run: " in job.output and "Process exited with code: 1\n" in job.output, job.output

@@ -1,7 +1,7 @@
 """Test that commands and code in README.md, the documents and the examples do what they state, with both SDKs.
 
-Blocks of Python and commands are read out of the documents and run. The CreateTrainingJob requests that come of them
-are put where SageMaker puts them, on a host's disk, and our own reader and plan say what would run.
+Blocks of Python and commands are read out of the documents and run. Their CreateTrainingJob requests
+are written to a host's disk as by SageMaker. The launcher reads and plans the job from there.
 """
 
 import argparse
@@ -80,7 +80,7 @@ OURS = {"channels": CHANNELS, "plain": PLAIN, "everything": EVERYTHING, "warm": 
 
 
 def blocks_for(sdk: str) -> list[str]:
-    """Return the documents' blocks of Python for this SDK, and those for both."""
+    """Return the documents' blocks of Python for this SDK or for both SDKs."""
     found = [
         block for path in DOCUMENTS for block in re.findall(r"^```python\n(.*?)^```", path.read_text(), re.M | re.S)
     ]
@@ -161,7 +161,7 @@ def sent(sdk: str, all_sent: dict[str, Future[Sent]]) -> Sent:
 
 
 def read(request: Request, base: Path) -> jobs.Job:
-    """Return the job that our entrypoint reads from what SageMaker makes of a request."""
+    """Write the files that SageMaker makes of a request; return the job that the launcher reads from them."""
     write_config(base, resource_config(request), request["HyperParameters"], input_data_config(request))
     environment = {"TRAINING_JOB_NAME": request["TrainingJobName"], **request.get("Environment", {})}
     drivers = request.get("SmDrivers", {})
@@ -171,7 +171,7 @@ def read(request: Request, base: Path) -> jobs.Job:
 
 
 def input_data_config(request: Request) -> dict[str, dict[str, str]]:
-    """Return a request's channels as SageMaker writes them to inputdataconfig.json, which has File for FastFile."""
+    """Return a request's channels as in inputdataconfig.json, where SageMaker writes File for FastFile."""
     usual = request["AlgorithmSpecification"]["TrainingInputMode"]
     found = {}
     for each in request.get("InputDataConfig", []):
@@ -187,7 +187,7 @@ def input_data_config(request: Request) -> dict[str, dict[str, str]]:
 
 
 def launched(drivers: dict[str, str], folder: Path, environment: dict[str, str]) -> dict[str, str]:
-    """Return what `Launcher`'s driver passes to `train`, started as the SDK's script starts it."""
+    """Start the driver of `Launcher` as the SDK's script does; return its arguments for `train`."""
     for name, text in drivers.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text.replace("/opt/ml/output", str(folder)))
@@ -226,7 +226,7 @@ def resource_config(request: Request) -> dict[str, Any]:
 
 
 def check_any(request: Request, base: Path) -> jobs.Job:
-    """Check what holds for all requests: the job is read without warnings and planned, and its code is available."""
+    """Check that the launcher reads a request's job without warnings, plans it, and finds its code."""
     job = read(request, base)
     assert not job.warnings
     assert sorted(plan_for(job).hosts) == resource_config(request)["hosts"]
@@ -242,7 +242,7 @@ def check_any(request: Request, base: Path) -> jobs.Job:
 
 
 def requests_with(sent: Sent, sdk: str, words: str) -> list[Request]:
-    """Return the requests of the documents' only block or command that has these words, or of ours of this name."""
+    """Return the requests of the only block or command with these words, or of this file's block of that name."""
     if words in OURS:
         return sent["commands"][len(ON_SAGEMAKER) + [*OURS].index(words)]
     texts = [*blocks_for(sdk), *map(shlex.join, ON_SAGEMAKER)]
@@ -264,9 +264,9 @@ def part_of(request: Request, path: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What the requests of a block or command are to be; see `requests_with` for `words`, `part_of` for `first`.
+    """The expected requests of a block or command. See `requests_with` for `words`, and `part_of` for `first`.
 
-    `titles`: of the plans that our launcher makes of them; `arguments`: of the script; `first`: parts of the first one.
+    `titles`: those of the launcher's plans; `arguments`: the script's; `first`: parts of the first request.
     """
 
     words: str
@@ -292,7 +292,7 @@ def file_system(channel: str, number: int, kind: str, folder: str, mode: str = "
 
 
 def s3(channel: str, kind: str = "S3Prefix", uri: str = "", **options: Any) -> dict[str, Any]:
-    """Return the parts of a request in which a channel is of S3: those options that are not named are not sent."""
+    """Return the parts of a request in which a channel is in S3. Options that are not given are not sent."""
     absent = dict.fromkeys(("InputMode", "ShuffleConfig", "CompressionType", "RecordWrapperType", "ContentType"))
     found = {**absent, "S3DataType": kind, **({"S3Uri": uri} if uri else {}), **options}
     return {f"@{channel}.{name}": value for name, value in found.items()}
@@ -392,7 +392,7 @@ ASKED = {
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_requests_are_as_asked(sent: Sent, sdk: str, tmp_path: Path, name: str) -> None:
+def test_documented_calls_send_the_expected_requests(sent: Sent, sdk: str, tmp_path: Path, name: str) -> None:
     asked = ASKED[name]
     if sdk not in asked.sdks:
         return
@@ -405,7 +405,7 @@ def test_requests_are_as_asked(sent: Sent, sdk: str, tmp_path: Path, name: str) 
         assert [plan_for(read(request, tmp_path)).title for request in requests] == asked.titles
 
 
-def test_blocks_ask_for_the_modes_that_they_name(sent: Sent, sdk: str, tmp_path: Path) -> None:
+def test_documented_blocks_request_their_named_modes(sent: Sent, sdk: str, tmp_path: Path) -> None:
     for block, requests in zip(blocks_for(sdk), sent["blocks"], strict=True):
         launcher, sdks = r'"ENTRYPOINT_MODE": "(\w+)"|Launcher\(mode="(\w+)"', r'distribution=\{"(\w+)"'
         named = re.findall(rf"{launcher}|{sdks}|sagemaker_(\w+)_enabled", block)
@@ -415,7 +415,7 @@ def test_blocks_ask_for_the_modes_that_they_name(sent: Sent, sdk: str, tmp_path:
     assert sum(map(len, sent["blocks"])) >= 8
 
 
-def test_commands_in_the_docs_send_the_jobs_that_they_describe(sent: Sent, tmp_path: Path) -> None:
+def test_documented_commands_request_their_described_jobs(sent: Sent, tmp_path: Path) -> None:
     assert len(ON_SAGEMAKER) >= 6
     for command, (request,) in zip(ON_SAGEMAKER, sent["commands"], strict=False):
         assert str(check_any(request, tmp_path).mode) == option(command, "--mode")
@@ -426,7 +426,7 @@ def test_commands_in_the_docs_send_the_jobs_that_they_describe(sent: Sent, tmp_p
             assert [spec.name for spec in plan.processes if spec.runs_program] == ["chief/0"]
 
 
-def test_the_documents_push_the_image_that_they_use() -> None:
+def test_documents_push_the_image_of_their_jobs() -> None:
     (line,) = {
         line for path in DOCUMENTS for line in re.findall(r"^    (\./build\.sh --push .*)", path.read_text(), re.M)
     }
@@ -452,8 +452,8 @@ def test_an_image_for_this_machine_is_not_pushed(monkeypatch: pytest.MonkeyPatch
     assert called == [[str(ROOT / "build.sh")]]
 
 
-def test_the_documents_aws_command_is_of_the_api() -> None:
-    """The aws command's words are those of the API: boto3's description of it shows whether they are right."""
+def test_documented_aws_command_matches_the_api() -> None:
+    """boto3's description of the API has the same names as options of the aws command."""
     (line,) = {line for path in DOCUMENTS for line in re.findall(r"^    aws (.*)", path.read_text(), re.M)}
     service, operation, *options = line.split()
     model = botocore.session.Session().get_service_model(service)
@@ -465,8 +465,8 @@ def test_the_documents_aws_command_is_of_the_api() -> None:
     assert re.fullmatch(r"sagemaker-training-job:\w+_algo-1", parameters["Target"])  # as SageMaker's guide has it
 
 
-def test_blocks_with_endpoints_start_our_serve(sent: Sent, sdk: str) -> None:
-    """A model by itself, and one of a job; both are served by the image's `serve`, which takes no variable amiss."""
+def test_documented_endpoints_start_serve(sent: Sent, sdk: str) -> None:
+    """The image's `serve` serves a separate model and one of a job, and accepts all their variables."""
     if sdk == "v3":
         assert sent["endpoints"] == []
         return
@@ -494,8 +494,8 @@ def parts(request: Request, base: Path) -> dict[str, list[tuple[Any, ...]]]:
 DEALT = [("training-1", "Pipe", 1, 0), ("training-2", "Pipe", 1, 0)]
 
 
-def test_each_kind_of_channel_gives_each_rank_its_part(sent: Sent, sdk: str, tmp_path: Path) -> None:
-    """As in AWS's document on Pipe mode: a channel for each rank or for all, its objects dealt out or not."""
+def test_each_rank_gets_its_part_of_each_kind_of_channel(sent: Sent, sdk: str, tmp_path: Path) -> None:
+    """As in AWS's document on Pipe mode, each rank has a channel or all share one, with objects sharded or not."""
     (request,) = requests_with(sent, sdk, "channels")
     assert parts(request, tmp_path) == {
         "training": [*DEALT, *DEALT],
@@ -506,7 +506,7 @@ def test_each_kind_of_channel_gives_each_rank_its_part(sent: Sent, sdk: str, tmp
 
 
 @pytest.mark.parametrize(("words", "hosts"), [('"s3://bucket/rows/a/"', 3), ("=s3://bucket/rows/a/", 2)])
-def test_a_channel_for_each_rank_is_streamed(sent: Sent, sdk: str, tmp_path: Path, words: str, hosts: int) -> None:
+def test_channel_of_each_rank_is_streamed(sent: Sent, sdk: str, tmp_path: Path, words: str, hosts: int) -> None:
     (request,) = requests_with(sent, sdk, words)
     shards = [("evaluation", "File", 2 * hosts, rank) for rank in range(2 * hosts)]
     assert parts(request, tmp_path) == {"training": DEALT * hosts, "evaluation": shards}
@@ -516,8 +516,8 @@ def test_a_channel_for_each_rank_is_streamed(sent: Sent, sdk: str, tmp_path: Pat
         assert part_of(request, f"@{name}.ShuffleConfig.Seed") == seed
 
 
-def test_a_launcher_of_ours_is_sent_as_a_script_of_sdk_3(sent: Sent, sdk: str, tmp_path: Path) -> None:
-    """It starts ours, in the mode that `Launcher` has; not in two modes."""
+def test_launcher_class_is_sent_as_a_script_of_sdk_3(sent: Sent, sdk: str, tmp_path: Path) -> None:
+    """The script starts the launcher in the mode of `Launcher`. Two modes are refused."""
     if sdk == "v2":
         return
     for request in requests_with(sent, sdk, "Launcher(mode="):
@@ -530,22 +530,22 @@ def test_a_launcher_of_ours_is_sent_as_a_script_of_sdk_3(sent: Sent, sdk: str, t
     assert re.fullmatch(problem.removeprefix("tf_launcher: "), (tmp_path / "failure").read_text())
 
 
-def test_no_job_of_ours_asks_for_the_debugger(sent: Sent, sdk: str) -> None:
-    """The image has nothing that would serve it."""
+def test_requests_leave_out_the_debugger(sent: Sent, sdk: str) -> None:
+    """The image contains no part of the debugger."""
     modes = requests_with(sent, sdk, '"ENTRYPOINT_MODE": "single"')
     for request in [*itertools.chain(*sent["commands"]), *modes]:
         assert "DebugHookConfig" not in request
         assert request.get("ProfilerConfig", {"DisableProfiler": True}) == {"DisableProfiler": True}
 
 
-def test_a_group_of_parameter_servers_runs_no_script(sent: Sent, sdk: str, tmp_path: Path) -> None:
+def test_group_of_ps_runs_no_script(sent: Sent, sdk: str, tmp_path: Path) -> None:
     (request,) = requests_with(sent, sdk, "ENTRYPOINT_PS_GROUPS")
     plan = plan_for(read(request, tmp_path))
     assert {spec.name for spec in plan.on("algo-1")} == {"prepare", "ps/0"}
     assert {spec.name for spec in plan.processes if spec.runs_program} == {"chief/0", "worker/0"}
 
 
-def test_the_metric_of_mask_rcnn_is_in_its_lines() -> None:
+def test_metric_regex_matches_lines_of_mask_rcnn() -> None:
     (metric, *others) = {option(command, "--metric") for command in ON_SAGEMAKER if "maskrcnn" in command[0]}
     assert not others
     line = "[algo-1 rank 0] maskrcnn: mAP(segm)/IoU=0.5:0.95: 0.3412"
@@ -615,8 +615,8 @@ def test_wrong_options_are_refused_in_one_line(
         ",colour=red",
     ],
 )
-def test_channels_mean_the_same_to_entrypoint_local(options: str) -> None:
-    """What one accepts, the other accepts with the same meaning; what one refuses, the other refuses."""
+def test_submit_py_and_entrypoint_local_read_channels_alike(options: str) -> None:
+    """Both accept the same options with the same meaning, and refuse the same ones."""
     keys = ("mode", "distribution", "shuffle", "compression", "wrapper", "attributes")
     usual = {"mode": "File", "compression": "None", "wrapper": "None", "attributes": []}
     understood: list[Any] = []
@@ -633,7 +633,7 @@ def test_channels_mean_the_same_to_entrypoint_local(options: str) -> None:
     assert understood[0] == understood[1]
 
 
-def test_without_an_sdk_it_says_which_there_are(tmp_path: Path) -> None:
+def test_submit_py_without_an_sdk_prints_the_command_to_install_it(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="found no SageMaker SDK; wanted `pip install sagemaker`"):
         submit.main([DEEPFM, "--local", "--output", str(tmp_path)])
 
@@ -641,7 +641,7 @@ def test_without_an_sdk_it_says_which_there_are(tmp_path: Path) -> None:
 @pytest.mark.tensorflow
 @pytest.mark.more  # the next one, with other programs
 @pytest.mark.parametrize("name", ["v2", "v3"])
-def test_a_command_of_the_documents_trains_in_local_mode(
+def test_documented_command_trains_in_local_mode(
     name: str, run: Callable[..., Job], image: str, tmp_path: Path
 ) -> None:
     command = ON_THIS_MACHINE[0]
@@ -664,7 +664,7 @@ def test_a_command_of_the_documents_trains_in_local_mode(
         ("v3", "ps", ["chief/0] reached 2 parameter servers", "worker/0] reached 2 parameter servers"]),
     ],
 )
-def test_ranks_and_parameter_servers_run_in_local_mode(
+def test_ranks_and_ps_run_in_local_mode(
     name: str, mode: str, parts: list[str], run: Callable[..., Job], image: str, tmp_path: Path
 ) -> None:
     program = ROOT / "tests/sdk/programs/takes_part.py"
@@ -676,8 +676,10 @@ def test_ranks_and_parameter_servers_run_in_local_mode(
         assert len(re.findall(rf"{re.escape(part)}$", job.output, re.M)) == 1, job.output
 
 
-def test_a_command_of_v3_hears_a_stop_and_tells_its_status(run: Callable[..., Job], image: str, tmp_path: Path) -> None:
-    """SDK 3 starts a command from a shell of its own, process 1, which would keep SIGTERM to itself."""
+def test_command_of_v3_gets_sigterm_and_passes_its_exit_code(
+    run: Callable[..., Job], image: str, tmp_path: Path
+) -> None:
+    """SDK 3 starts a command in a shell, which is process 1 and would not pass SIGTERM on."""
     (look,) = re.findall(r"^    (python -c .*)", (ROOT / "docs/sagemaker.md").read_text(), re.M)
     (command,) = re.findall(r'command="(.*?)"', "".join(blocks_for("v3")))
     source = tmp_path / "src"

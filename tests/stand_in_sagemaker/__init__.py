@@ -1,12 +1,11 @@
-"""Stand in for Amazon SageMaker's training API: real boto3 calls in, containers of the project's image out.
+"""Simulate Amazon SageMaker's training API: accept boto3 calls, and run jobs as containers of the project's image.
 
     with StandIn(image="sagemaker-tf-entrypoint:latest") as service:
         subprocess.run([...], env={**os.environ, **service.environment()})
 
-It does what the acceptance run asks of SageMaker, and no more. `api.py` speaks the protocol, `service.py` has the
-operations and what goes wrong on demand, `job.py` is the life of one job, whose hosts are those of
-cluster/containers.py, `s3.py` what goes through S3, which is moto's. Needs Docker, and root, as the files of containers
-belong to root.
+It offers only the operations of the acceptance run. `api.py` implements the protocol, `service.py` the operations and
+the faults on demand, `job.py` the states of one job, whose hosts are those of cluster/containers.py, and `s3.py` the
+transfers through S3, which is moto's. It needs Docker, and root, as the files of containers belong to root.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Speak SageMaker's protocol, JSON 1.1 over HTTP, and hold requests against botocore's model of the service."""
+"""Serve SageMaker's protocol, JSON 1.1 over HTTP, and check requests by botocore's model of the service."""
 
 import json
 import re
@@ -17,7 +17,7 @@ MODEL = botocore.session.get_session().get_service_model("sagemaker")
 
 
 class ApiError(Exception):
-    """An answer with an error: its code and its message."""
+    """An error that the API answers, with code and message."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ def invalid(message: str) -> ApiError:
 
 
 def check(operation: str, request: dict[str, Any]) -> None:
-    """Raise ApiError if the request breaks the service's model, beyond what boto3 has checked before it sent it."""
+    """Raise ApiError if the request breaks a constraint of the service's model that boto3 does not check."""
     shape = MODEL.operation_model(operation).input_shape
     if broken := list(_broken(request, shape, "")):
         raise invalid(f"{len(broken)} validation errors detected: {'; '.join(broken)}")

@@ -1,4 +1,4 @@
-"""Live the life of one training job: its states, its hosts from their start to their end, its results."""
+"""Run one training job: its states, its hosts from start to end, and its results."""
 
 import contextlib
 import json
@@ -35,11 +35,11 @@ CHECKPOINTS = "/opt/ml/checkpoints"
 
 
 class Failed(Exception):
-    """The job fails for this reason."""
+    """The job fails with this FailureReason."""
 
 
 class Job:
-    """One training job. `run` is its life, in a thread of its own. All hosts share checkpoints and cache."""
+    """One training job. `run` runs it in a separate thread. All hosts share checkpoints and cache."""
 
     def __init__(self, service: "StandIn", request: dict[str, Any], cache: Path | None) -> None:
         self._service, self.request = service, request
@@ -75,7 +75,7 @@ class Job:
 
     @property
     def kind(self) -> tuple[str, bool]:
-        """Return what AWS counts together: the instance type, and whether these are spot instances."""
+        """Return the key by which AWS counts instances: the instance type, and whether they are spot instances."""
         return self.request["ResourceConfig"]["InstanceType"], self.is_spot
 
     @property
@@ -148,7 +148,7 @@ class Job:
         self._end("Stopped" if outcome == "Completed" and self.stop_asked.is_set() else outcome, why)
 
     def _attempt(self) -> str:
-        """Run all hosts once, until all have ended; return how that ended: a secondary status."""
+        """Run all hosts once until all have ended; return the secondary status."""
         began = time.time()
         self.has_begun = True
         self._attempts += 1
@@ -164,7 +164,7 @@ class Job:
             self._trained += time.time() - began
 
     def _cluster(self) -> Cluster:
-        """Return the hosts of a new attempt, with what they find at their start."""
+        """Return the hosts of a new attempt, with their mounted files."""
         entrypoint = self.request["AlgorithmSpecification"].get("ContainerEntrypoint", [])
         cluster = Cluster(
             self._service.image,
@@ -219,7 +219,7 @@ class Job:
         return folder
 
     def _environment(self) -> dict[str, str]:
-        """Return the variables of all hosts. Nobody serves the URI of credentials; boto3 takes the keys before it."""
+        """Return the variables of all hosts. No server answers at the URI of credentials; boto3 prefers the keys."""
         return {
             "TRAINING_JOB_NAME": self.name,
             "TRAINING_JOB_ARN": self.arn,
@@ -235,7 +235,7 @@ class Job:
         }
 
     def _watch(self, cluster: Cluster, began: float) -> str:
-        """Wait until all hosts have ended, and make them end when it is time; return how it ended."""
+        """Wait until all hosts have ended, and stop them at a limit or a stop request; return the secondary status."""
         outcome, kill_at = "", float("inf")
         self._endings = {}
         before = len(self.events)
@@ -258,12 +258,12 @@ class Job:
         return outcome or ("Failed" if failed else "Completed")
 
     def _signal(self, cluster: Cluster, name: str) -> None:
-        """Signal the hosts that have not ended."""
+        """Send a signal to all running hosts."""
         for host in set(cluster.hosts) - self._endings.keys():
             sh("docker", "kill", "--signal", name, cluster.container(host), check=False)
 
     def _logged(self, cluster: Cluster, host: str) -> list[dict[str, Any]]:
-        """Return a host's whole lines so far, as CloudWatch Logs has them."""
+        """Return a host's complete lines so far, as CloudWatch Logs has them."""
         stream = f"{self.name}/{host}-{int(self.created)}{self._attempts}"
         lines = cluster.log(host, "--timestamps").split("\n")[:-1]
         rows = [line.rstrip("\r").partition(" ") for line in lines]
@@ -274,7 +274,7 @@ class Job:
         ]
 
     def _time_to_end(self, began: float) -> str:
-        """Return how the attempt is to be ended now; "" if it goes on."""
+        """Return the secondary status with which to end the attempt now; "" if it continues."""
         limit = self.request["StoppingCondition"]["MaxRuntimeInSeconds"]
         if self.stop_asked.is_set():
             return "Stopped"
@@ -291,7 +291,7 @@ class Job:
     # --- its end ---
 
     def _why_failed(self) -> str:
-        """Return the FailureReason by the host that failed first; all of it keeps to the API's limit."""
+        """Return the FailureReason from the host that failed first, cut to the API's limit."""
         first = min((each for each in self._endings.values() if each.exit_code), key=lambda each: each.finished)
         begin, end = "AlgorithmError: ", f", exit code: {first.exit_code}"
         return begin + (first.failure or "")[: MOST_REASON - len(begin) - len(end)] + end
@@ -304,7 +304,7 @@ class Job:
                 s3.upload_archive(self._s3, folders, f"{place}/{archive}.tar.gz")
 
     def _end(self, outcome: str, why: str = "") -> None:
-        """Enter the last state."""
+        """Enter the final state."""
         with self._service.lock:
             self.failure_reason = why[:MOST_REASON]
             if self.has_begun:

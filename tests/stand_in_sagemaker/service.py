@@ -25,7 +25,7 @@ IN_RESOURCES = ("InstanceType", "InstanceCount", "VolumeSizeInGB")
 
 @dataclass(kw_only=True)
 class Faults:
-    """Faults of calls, by operation, and of jobs, by patterns of job names such as `second-*`."""
+    """Injected faults: of calls by operation, and of jobs by patterns of their names such as `second-*`."""
 
     throttled: dict[str, int] = field(default_factory=dict)  # operation: how many of its next calls
     denied: set[str] = field(default_factory=set)  # operations
@@ -50,16 +50,16 @@ class Pool:
 
 
 def needs(request: Mapping[str, Any]) -> list[Any]:
-    """Return what a job must have in common with a warm pool to run on it."""
+    """Return the properties of a job that must equal those of a warm pool to run on it."""
     resources = request["ResourceConfig"]
     return [request["RoleArn"], request.get("VpcConfig"), *(resources.get(name) for name in IN_RESOURCES)]
 
 
 class StandIn:
-    """SageMaker and the services around it, from the beginning of the `with` block to its end.
+    """A simulated SageMaker with S3 and other services, within a `with` block.
 
-    `image`: what runs where a request names `self.image_uri`. `quota`: how many instances of one type may run at once.
-    `interrupt_spot`: each managed spot job is interrupted once, after a checkpoint has reached S3. The graces are
+    `image`: the image that runs for `self.image_uri` in a request. `quota`: how many instances of one type may run at
+    once. `interrupt_spot`: each managed spot job is interrupted once, after a checkpoint has reached S3. The graces are
     seconds between SIGTERM and SIGKILL. `runtimes`: by patterns of job names, seconds that replace MaxRuntimeInSeconds,
     for tests that cannot wait so long.
     """
@@ -120,7 +120,7 @@ class StandIn:
     # --- for tests ---
 
     def environment(self) -> dict[str, str]:
-        """Return the variables with which a program reaches the stand-in, and nothing of AWS."""
+        """Return the environment variables by which a program reaches only this service, and never AWS."""
         nothing = {"AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"}
         loopback = {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
         names = ("SAGEMAKER", "CLOUDWATCH_LOGS", "IAM")
@@ -135,7 +135,7 @@ class StandIn:
         return {**keys, "AWS_DEFAULT_REGION": self.region, **dict.fromkeys(names, endpoint)}
 
     def client(self, service: str) -> Any:
-        """Return a boto3 client of the stand-in, or of moto."""
+        """Return a boto3 client of this service, or of moto."""
         return self._clients[service]
 
     # --- for jobs ---
@@ -144,7 +144,7 @@ class StandIn:
         return f"arn:aws:sagemaker:{self.region}:{ACCOUNT}:{resource}"
 
     def runtime(self, name: str, asked: float) -> float:
-        """Return the seconds after which a job is ended."""
+        """Return the maximum run time of a job in seconds."""
         return next((seconds for pattern, seconds in self._runtimes.items() if hit([pattern], name)), asked)
 
     def grace(self, outcome: str) -> float:
@@ -266,7 +266,7 @@ class StandIn:
         return {"TrainingJobArn": job.arn}
 
     def _list(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """List the jobs from new to old, as the acceptance run and its tests ask for them."""
+        """List the jobs from new to old."""
         jobs = [
             job
             for job in reversed(self.jobs.values())

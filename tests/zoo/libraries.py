@@ -1,4 +1,4 @@
-"""List the libraries that the zoo tries and what comes of each; write docs/libraries.md of them and of what ran."""
+"""List the libraries of the zoo with their expected results; write docs/libraries.md from the list and the results."""
 
 import json
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ class Case:
 
     `requirements`: lines of requirements.txt, by default the library's name.
     `refused`: text of the failure file where no version fits; the job must end with 65, and install nothing.
-    `fails`: text of the failure file where a version is installed and does not work. `why` is a sentence for the page:
-    what does not work, and whose fault it is.
+    `fails`: text of the failure file where a version is installed and does not work. `why` is a sentence for the page
+    that names the fault and its origin.
     """
 
     library: str
@@ -39,7 +39,7 @@ class Case:
 
 
 def refused(library: str, mode: str, lines: tuple[str, ...], why: str) -> Case:
-    """Return the case of a library of which no version fits."""
+    """Return the case of a library without a fitting version."""
     return Case(library, mode, lines, refused=f"asks for {library}", why=why)
 
 
@@ -152,7 +152,7 @@ CASES = [
 
 
 def results() -> dict[str, dict[str, str | float]]:
-    """Return what ran: `Case.key` -> version, seconds of installing and result."""
+    """Return the results of cases that ran: `Case.key` -> version, seconds of installing and result."""
     return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
 
 

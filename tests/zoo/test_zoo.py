@@ -1,7 +1,7 @@
-"""Train with strangers' libraries on two hosts: each case of libraries.py on the image of one line (TEST_LINE).
+"""Train with other people's libraries on two hosts: each case of libraries.py on the image of one line (TEST_LINE).
 
-ZOO_RESULTS=1 writes what ran into results.json. Packages are downloaded once, into the folder ZOO_CACHE. ZOO_MOUNTS has
-more volumes for the containers (FOLDER:PLACE, by spaces): changed sources of the launcher, say.
+ZOO_RESULTS=1 writes the results into results.json. Packages are downloaded once, into the folder ZOO_CACHE. ZOO_MOUNTS
+has more volumes for the containers (FOLDER:PLACE, separated by spaces), such as changed sources of the launcher.
 """
 
 import json
@@ -69,7 +69,7 @@ def test_library_trains_or_ends_as_listed(image: str, tmp_path: Path, case: Case
 
 
 def job(case: Case, code: Path) -> dict[str, object]:
-    """Make the code of a case in a folder; return what `Cluster` is told of its job."""
+    """Write the code of a case into a folder; return the arguments of `Cluster` for its job."""
     program = NEVER_RUNS if case.refused else (SCRIPTS / case.script).read_text()
     requirements = "\n".join(case.requirements or (case.library,))
     write_files(
@@ -109,14 +109,14 @@ def version(case: Case, log: str) -> str:
 
 
 def seconds(endings: list[Ending]) -> float:
-    """Return how long the slower host has installed."""
+    """Return the install time of the slower host."""
     found = [re.search(r"installed \d+ packages? by \w+ in ([\d.]+) s", ending.log) for ending in endings]
     return max(float(each[1]) for each in found if each)
 
 
 @contextmanager
 def kept(case: Case) -> Iterator[dict[str, str | float]]:
-    """Yield the result of a case, and write it to results.json if that is asked for; one that broke is taken out."""
+    """Yield the result of a case, and write it to results.json if requested. Remove the result of a failed case."""
     result: dict[str, str | float] = {}
     passed = False
     try:

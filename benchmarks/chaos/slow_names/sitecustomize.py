@@ -1,4 +1,4 @@
-"""Slow down look-ups of names, as when a name server is out, in processes that find this on PYTHONPATH.
+"""Slow down look-ups of names, like a failed name server, in processes with this folder on PYTHONPATH.
 
 CHAOS_FOLDER/slow.json: [[number, host, from, to], ...] in seconds since 1970. A file slow-NUMBER shows that a look-up
 was slowed. A look-up of an address is not slowed.

@@ -1,6 +1,6 @@
 """Train without a framework: sleep for some seconds, and raise when the benchmark asks for it.
 
-With `--saves yes`, SIGTERM does what a script with checkpoints does: it takes a second to save, and ends.
+With `--saves yes`, it saves for a second on SIGTERM and ends, like a script with checkpoints.
 """
 
 from marks import ends, mark

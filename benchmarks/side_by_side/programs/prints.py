@@ -1,4 +1,4 @@
-"""Print numbered lines, as fast as it can, when the benchmark asks for it."""
+"""Print numbered lines as fast as possible, as soon as the benchmark requests it."""
 
 from marks import ends, mark
 

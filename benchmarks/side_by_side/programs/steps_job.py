@@ -1,6 +1,6 @@
 """Train by steps; on one host, hang in one of them.
 
-Under mpirun the processes exchange by Horovod, with TF_CONFIG by MultiWorkerMirroredStrategy. Without, there is one.
+Under mpirun the processes use Horovod, with TF_CONFIG MultiWorkerMirroredStrategy; otherwise there is one process.
 """
 
 from marks import ends, mark

@@ -45,7 +45,7 @@ def with_horovod(args):
 
 
 def pin_gpu(local_rank):
-    """Take one GPU for each rank; by itself, each would take all."""
+    """Use one GPU for each rank; by default, each rank would use all."""
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         tf.config.set_visible_devices(gpus[local_rank % len(gpus)], "GPU")
@@ -83,7 +83,7 @@ def fit(model, args, data, **options):
 
 
 def save(weights):
-    """Save a model of plain variables: parameter servers would save theirs on their own disks."""
+    """Save a model of plain variables, since parameter servers would save theirs on their own disks."""
     plain = line("sgd")
     plain.set_weights(weights)
     plain.save(str(Path(os.environ["SM_MODEL_DIR"], "1")))

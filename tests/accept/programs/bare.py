@@ -1,7 +1,7 @@
-"""Run without a launcher as process 1: print facts, then live for minutes, whatever signals come.
+"""Run as process 1 without a launcher: print facts, then run for minutes and ignore signals.
 
---leaves HOST: this host ends after ten seconds, with --code. A line each second says how long the process has lived;
-after SIGTERM, how long ago that was.
+--leaves HOST: this host ends after ten seconds, with --code. It prints each second how long it has run; after
+SIGTERM, how long ago that came.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""Print what only the platform knows of this host: lines `accept-fact {"name": ..., "value": ...}`; train nothing.
+"""Print facts about this host on SageMaker, as lines `accept-fact {"name": ..., "value": ...}`; train nothing.
 
-The values are those of process 1 where a launcher could have changed them.
+If a launcher can change a value, that of process 1 is printed.
 """
 
 import json
@@ -24,13 +24,13 @@ def tell(name, value):
 
 
 def hosts():
-    """Return this host's name, and those of the others."""
+    """Return the name of this host, and the names of the others."""
     found = json.loads((INPUT / "config/resourceconfig.json").read_text())
     return found["current_host"], [each for each in found["hosts"] if each != found["current_host"]]
 
 
 def resolved(name, within):
-    """Return after how many seconds the name resolved; None if it did not."""
+    """Wait until the name resolves; return the seconds that it took, or None if it never did."""
     begun = time.monotonic()
     while (waited := time.monotonic() - begun) < within:
         try:
@@ -49,9 +49,9 @@ def read(path):
 
 
 def first_process():
-    """Return variables of process 1, as SageMaker started it: by name, those that it documents with their values.
+    """Return the environment of process 1 as SageMaker started it: all names, and values of documented variables.
 
-    "set" stands for a credential, and for what the job's request has added.
+    "set" replaces the value of a credential and of a variable from the job's request.
     """
     pairs = (each.partition("=") for each in (read("/proc/1/environ") or "").split("\0") if each)
     return {
@@ -60,7 +60,7 @@ def first_process():
 
 
 def mounts():
-    """Return place, kind and options of each mount of SageMaker's."""
+    """Return place, type and options of each mount that SageMaker made."""
     rows = (line.split() for line in (read("/proc/mounts") or "").splitlines())
     wanted = ("/opt/ml", "/dev/shm", "/tmp", "/etc")
     return [

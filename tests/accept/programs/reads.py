@@ -1,4 +1,4 @@
-"""Read each channel of --names twice, sharded, and print which records this process had in each pass."""
+"""Read each channel of --names twice, sharded; print which records this process read in each pass."""
 
 import argparse
 import json

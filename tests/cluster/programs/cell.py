@@ -1,8 +1,8 @@
 """Train a linear model in the job's mode, by the interface that --api names; write the result.
 
---api fit: Keras's `fit`; loop: steps of one's own; estimator: tf.estimator. Which Keras `tf.keras` is, is up to image
-and environment; no word here may say that it is Keras 2, which unsupported.py would believe. All weights begin with
-zero and are to be 1, 2, 3: what a task has of them in the end is written.
+--api fit: Keras's `fit`; loop: a custom training loop; estimator: tf.estimator. Image and environment decide which
+version of Keras `tf.keras` is. This file may not name the module of Keras 2, which unsupported.py would find. All
+weights begin with zero and should reach 1, 2, 3; each task writes its final weights.
 """
 
 import argparse
@@ -110,7 +110,7 @@ def fit_parameter_server(strategy):
 
 
 def loop(gradients, tasks, seed=0):
-    """Train in a loop. `gradients(tape, loss, variables)`: those of this rank's batch, averaged over all ranks."""
+    """Train in a loop. `gradients(tape, loss, variables)` returns this rank's gradients averaged over all ranks."""
     made, chosen = model(), optimizer()
     for x, y in rows(seed).take(STEPS):
         with tf.GradientTape() as tape:
@@ -212,7 +212,7 @@ def estimator_horovod():
 
 
 def parameter_server():
-    """Return the strategy. A script that is a worker itself serves here until it is terminated."""
+    """Return the strategy on the chief. On a worker or ps, serve until SIGTERM."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     if resolver.task_type == "worker":
         tf.distribute.Server(resolver.cluster_spec(), "worker", resolver.task_id, protocol="grpc").join()

@@ -1,4 +1,4 @@
-"""Train in the manner of TF1 with Horovod, for ENTRYPOINT_TF1=shim: each rank begins elsewhere, on its own rows."""
+"""Train in the manner of TF1 with Horovod, for ENTRYPOINT_TF1=shim. Ranks differ in first weights and in rows."""
 
 import horovod.tensorflow as hvd
 import tensorflow as tf

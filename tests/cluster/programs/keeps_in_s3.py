@@ -1,4 +1,4 @@
-"""Train on TFRecords in S3 and keep checkpoint and model there: --model_dir, s3://..., is all that it knows."""
+"""Train on TFRecords in S3, and save checkpoint and model there. The only setting is --model_dir s3://..."""
 
 import argparse
 

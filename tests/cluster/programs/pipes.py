@@ -1,6 +1,6 @@
-"""Read Pipe mode channels, each pass by another reader, and print the records; feed the channels, too.
+"""Feed Pipe mode channels, read them with another reader in each pass, and print the records.
 
-Without sagemaker-tensorflow's operator our own reader has all passes.
+Without sagemaker-tensorflow's operator, the launcher's reader reads all passes.
 """
 
 import json

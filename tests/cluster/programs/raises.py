@@ -1,4 +1,4 @@
-"""Raise on the host named by --on; on the other hosts wait for ever."""
+"""Raise an exception on the host --on; wait for ever on the others."""
 
 import argparse
 import os

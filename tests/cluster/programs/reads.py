@@ -1,6 +1,6 @@
 """Read the channels `--names` three times, sharded, and write their numbers: {name: [those of pass 0, ...]}.
 
-Every process reads its own part. With a ClusterCoordinator the chief has the workers read, and writes what they found.
+Every process reads its own part. With a ClusterCoordinator, the chief makes the workers read and writes the result.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def have_workers_read(names: list[str]) -> None:
     workers = len(resolver.cluster_spec().job_tasks("worker"))
 
     def passes(name: str) -> tf.data.Dataset:
-        """Yield (number of the pass, its records, whose they are), then for ever that there are no more."""
+        """Yield (number of the pass, its records, their reader), then endlessly a marker of the end."""
         no_more = tf.data.Dataset.from_tensors((-1, tf.zeros([0], tf.int64)))
         read = tf.data.Dataset.range(PASSES, output_type=tf.int32).flat_map(
             lambda number: numbers(name).batch(MOST).map(lambda ids: (number, ids))

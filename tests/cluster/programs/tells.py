@@ -1,4 +1,4 @@
-"""Write what this process was given, and end."""
+"""Write the arguments and environment of this process, and end."""
 
 import json
 import os

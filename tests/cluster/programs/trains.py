@@ -19,7 +19,7 @@ asked = []
 
 
 def horovod():
-    """Return (a step, which returns whether any rank was asked to stop; whether this is the first task)."""
+    """Return (function for one step, whether this is the first task). A step returns whether any rank should stop."""
     import horovod.tensorflow as hvd
 
     hvd.init()

@@ -1,4 +1,4 @@
-"""Train on shards of different sizes, in ways that end on all ranks alike, and last in one that does not.
+"""Train on shards of different sizes, in ways that end at the same step on all ranks, and last in a way that does not.
 
 Writes how many batches of four this rank has, and how many steps it took each time.
 """

@@ -1,4 +1,4 @@
-"""Compute by each kind of library that TensorFlow opens on a GPU, against results that are known."""
+"""Compute with each library that TensorFlow loads on a GPU, and compare with known results."""
 
 import traceback
 

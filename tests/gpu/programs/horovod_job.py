@@ -1,10 +1,10 @@
 """Add up tensors of all sizes on every rank, and train. With DOES one rank misbehaves at a collective.
 
-DOES=raises: the last rank raises. hangs: it never comes to the next collective. stopped: it is stopped by SIGSTOP
-within one. differs: it enters another one than the other ranks.
+DOES=raises: the last rank raises. hangs: it never reaches the next collective. stopped: it is stopped by SIGSTOP
+within one. differs: it enters another collective than the other ranks.
 
-All ranks may share one GPU: NCCL refuses that on one machine, so each rank is told to be a machine of its own
-(NCCL_HOSTID), and they talk by sockets of the loopback interface. With APART=no they are not told.
+All ranks may share one GPU: NCCL refuses that on one machine, so each rank has another NCCL_HOSTID, as if
+on its own machine, and they communicate by sockets of the loopback interface. With APART=no the variable is not set.
 """
 
 import os

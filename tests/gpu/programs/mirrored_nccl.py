@@ -1,6 +1,6 @@
 """Add up a tensor by NCCL in workers of MultiWorkerMirroredStrategy. With DOES=hangs, all wait for the last one.
 
-NCCL takes each worker for a machine of its own (NCCL_HOSTID), as it refuses one GPU twice on a machine.
+Each worker has another NCCL_HOSTID, as if on its own machine, since NCCL refuses one GPU twice on a machine.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Train by `fit` in mixed precision, ranks starting apart: Horovod averages, and all end with the same weights.
+"""Train by `fit` in mixed precision. Ranks begin with different weights, Horovod averages, and all end with equal ones.
 
 With float16, one rank's gradients of a batch are infinite: no rank takes that step, and none waits.
 """

@@ -1,4 +1,4 @@
-"""Measure what one sample of a host with a GPU costs the monitor: NVML's part, and all."""
+"""Measure the time of one sample of the monitor on a host with a GPU: in NVML, and in total."""
 
 import statistics
 import time

@@ -1,4 +1,4 @@
-"""Allocate GPU memory until there is no more."""
+"""Allocate GPU memory until none is left."""
 
 import tensorflow as tf
 

@@ -1,6 +1,6 @@
 """Train 60 steps with a checkpoint after every tenth, from where the last one ended.
 
-What it learns is known, so it sees whether a step was lost or taken twice: its state, too, is on the GPU.
+The result is known, so it detects a lost or repeated step. The state is on the GPU.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Train until SIGTERM comes, and then save."""
+"""Train until SIGTERM, and then save."""
 
 import signal
 import time

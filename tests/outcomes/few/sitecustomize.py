@@ -1,4 +1,4 @@
-"""Gives a host too little of something, in processes that find this on PYTHONPATH.
+"""Limit a resource of a host, in processes with this folder on PYTHONPATH.
 
 TEST_FEW: HOST=files:N, the file descriptors of each process, or HOST=group:PATH, a control group for all of them.
 """

@@ -1,7 +1,7 @@
 """Do one thing (--do) on one host (--on), at the start, while all run, or after all others have ended (--when).
 
-The program of the outcome table, docs/outcomes.md. --of: how many programs take part. They meet in the folder
-TEST_MEETING, which hosts on one machine share; where there is none, they sleep for a second instead.
+The program of the outcome table, docs/outcomes.md. --of: how many programs take part. They synchronise in
+the folder TEST_MEETING, which hosts on one machine share. Without it, they sleep for a second instead.
 """
 
 import argparse
@@ -95,7 +95,7 @@ def eats_memory():
 
 
 def orphans():
-    """Leave one orphan in our process group and one in its own session; both hold our stdout."""
+    """Leave one orphan in this process group and one in its own session. Both keep stdout open."""
     for session in (False, True):
         subprocess.Popen(["sleep", str(LONG)], start_new_session=session)
 
@@ -190,7 +190,7 @@ def ends():
 
 
 def works_in_a_session_of_its_own():
-    """Work in a new session: SIGTERM to our process group ends us and does not reach the work."""
+    """Work in a child in a new session. SIGTERM to the process group ends this process and does not reach the child."""
     handler = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     child = os.fork()
     if child == 0:
@@ -203,14 +203,14 @@ def works_in_a_session_of_its_own():
 
 
 def asks_a_disk_that_does_not_answer():
-    """Wait for a silent disk, if TEST_MEETING has one: SIGKILL does not end a process that does."""
+    """Wait for a silent disk, if TEST_MEETING has one. SIGKILL cannot end a process that waits for it."""
     folder = Path(os.environ.get("TEST_MEETING", "nowhere"))
     (folder / "disk" / "file").exists()
     waits()
 
 
 def when_it_hangs():
-    """Wait until that disk has another's question (tests/silent_disk.py)."""
+    """Wait until the silent disk has received the request of another process (tests/silent_disk.py)."""
     folder = Path(os.environ.get("TEST_MEETING", "nowhere"))
     while folder.is_dir() and not list(folder.glob("disk-has-*")):
         time.sleep(0.05)
@@ -228,7 +228,7 @@ def kills_itself_when_it_hangs():
 
 
 def stops_mpirun():
-    """Stop mpirun, which started the program that started us."""
+    """Send SIGSTOP to mpirun, the grandparent of this process."""
     stat = Path(f"/proc/{os.getppid()}/stat").read_text()
     os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGSTOP)
 
@@ -264,7 +264,7 @@ def ignores(*_):
 
 
 def meet(what, count):
-    """Wait until so many programs have come here."""
+    """Wait until the given number of programs have reached this point."""
     if "TEST_MEETING" not in os.environ:
         time.sleep(1)
         return
@@ -279,7 +279,7 @@ def leave():
 
 
 def go():
-    """Let processes that wait for our end notice it by our lock, which the kernel releases; no Python object does."""
+    """Hold a lock that the kernel releases at the end of this process, so that waiting processes notice the end."""
     if "TEST_MEETING" in os.environ:
         folder = Path(os.environ["TEST_MEETING"])
         fcntl.flock(os.open(folder / f"{ME} goes", os.O_CREAT | os.O_WRONLY), fcntl.LOCK_EX)

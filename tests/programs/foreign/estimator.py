@@ -1,7 +1,7 @@
 """Run TF1 parameter servers in the manner of the DeepFM article on AWS's images: an Estimator with device filters.
 
-Rank 0 is `master`; it trains as a worker does, evaluates, and exports the model at the end. `--filters 0` leaves
-out the filters, which the article says one must have: without them, its jobs hang on AWS's images.
+Rank 0 is `master`; it trains like a worker, evaluates, and exports the model at the end. `--filters 0` leaves out
+the filters, which the article requires: without them, its jobs hang on AWS's images.
 """
 
 import argparse

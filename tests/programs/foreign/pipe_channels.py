@@ -1,7 +1,7 @@
 """Read Pipe mode in the manner of the DeepFM article: names from SM_CHANNELS, a channel for each rank, own shards.
 
-Reads two epochs, and writes which records came to this rank. The first channel is for evaluation; one rank of a host
-reads it.
+It reads two epochs and writes which records this rank read. One rank of each host reads the first channel, for
+evaluation.
 """
 
 import argparse
@@ -31,7 +31,7 @@ channel = training[local_rank]
 
 
 def part(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Return what this rank keeps of its channel: the four cells of the article."""
+    """Return this rank's part of its channel, for the four cases of the article."""
     if args.enable_data_multi_path and args.enable_s3_shard:
         return dataset
     if args.enable_data_multi_path:

@@ -1,7 +1,7 @@
 """Run TF2 parameter servers on AWS's images, in the shape of the AWS China blog's script.
 
-Rank 0 is `master` there, so the script renames it. Workers run a server of their own until a file says that all is
-over; the chief hands out the steps, saves to a folder that all hosts share, and copies the model from there.
+Rank 0 is `master` there, so the script renames it. Workers run their own server until a file appears; the chief
+schedules the steps, saves to a folder that all hosts share, and copies the model from there.
 """
 
 import argparse

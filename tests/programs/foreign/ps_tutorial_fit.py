@@ -1,6 +1,6 @@
 """Run TensorFlow's own tutorial: workers and parameter servers join their server, the chief calls `fit`.
 
-Each parameter server writes its own part of a checkpoint, so that all hosts must share the folder.
+Each parameter server writes its own part of a checkpoint, so all hosts must share the folder.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Train with SageMaker's data-parallel library: an own loop, with its tape, broadcast and out-of-band reduction."""
+"""Train with SageMaker's data-parallel library: a custom loop, with its tape, broadcast and out-of-band reduction."""
 
 import argparse
 import json

@@ -1,12 +1,12 @@
-"""Run documents' code of a SageMaker SDK by the SDK's own Python; print the requests.
+"""Run code of the documents with a SageMaker SDK, in the SDK's own Python; print the requests.
 
-Standard input, as JSON: {"commands": [arguments of examples/submit.py, ...], "blocks": [code, ...], "names": what the
-code may use}. The blocks are one program, cut in pieces. Standard output: commands and blocks, with a list of requests
-in the place of each (for blocks with `SmDrivers`, the files of the SDK's own channel sm_drivers); and `endpoints`, what
-else of SageMaker the blocks make, with the name of the operation.
+Standard input, as JSON: {"commands": [arguments of examples/submit.py, ...], "blocks": [code, ...], "names":
+variables for the code}. The blocks are one program, cut in pieces. Standard output: commands and blocks, with a list of
+requests in the place of each (for blocks with `SmDrivers`, the files of the SDK's own channel sm_drivers); and
+`endpoints`, the other requests of the blocks to SageMaker, with the name of the operation.
 
-What a block asks of AWS is answered here, in the event `before-call` of botocore: it has checked the request against
-its description of the service by then, and not yet sent it. The commands are dry runs and need no help.
+Requests of a block to AWS are answered here, in botocore's event `before-call`: by then botocore has checked the
+request against its description of the service, and not yet sent it. The commands are dry runs and need no answers.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ def start(session: botocore.session.Session, *args: Any, **options: Any) -> None
 
 @functools.cache
 def load(path: str) -> Any:
-    """Read a description of AWS's services once: that of SageMaker is megabytes, and each session reads its own."""
+    """Cache the descriptions of AWS's services. SageMaker's has megabytes, and each session would read it again."""
     return real_load(botocore.loaders.JSONFileLoader(), path)
 
 

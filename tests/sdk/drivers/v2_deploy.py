@@ -1,7 +1,7 @@
 """Deploy models in local mode with SageMaker Python SDK 2 and call them; run by the Python of .venv-sdk-v2.
 
 Standard input, as JSON: a list of endpoints, made one after the other: {"model": arguments for Model, "port": of this
-machine, "requests": [{"body", "type", "accept"}]}. Printed: "answers: " and what all requests were answered, as JSON.
+machine, "requests": [{"body", "type", "accept"}]}. Printed: "answers: " and the answers to all requests, as JSON.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""End at once on the last host, and some seconds later on the first, which only then has a model."""
+"""End at once on the last host. On the first host, save the model some seconds later."""
 
 import json
 import os

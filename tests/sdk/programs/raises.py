@@ -1,4 +1,4 @@
-"""Raise on the last host, once all run; the others would wait for it for ever."""
+"""Raise on the last host as soon as all run. The other hosts wait for it for ever."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Do what only a member of the job can do: add up with all other ranks, or reach every parameter server."""
+"""Show that this process belongs to the job: add up a number over all ranks, or reach every parameter server."""
 
 import json
 import os

@@ -1,1 +1,1 @@
-"""Be found, so that a job of mode jax starts. Its programs train nothing, and use none of it."""
+"""Simulate jax, so that a job of mode jax starts. The programs of such jobs use no function of it."""

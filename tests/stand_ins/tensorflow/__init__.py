@@ -1,7 +1,7 @@
 """Stand in for TensorFlow, only for the servers of the outcome table's parameter server jobs.
 
-Some eighty jobs of that table start three to six parameter servers or worker servers each, and what happens to these
-from outside (started, killed, stopped, waited for) is all that the table looks at. A real one takes 0.7 s of processor
+Some eighty jobs of that table start three to six parameter servers or worker servers each. The table tests only how
+these are started, killed, stopped and awaited. A real one takes 0.7 s of processor
 time and 90 MB, or all of TensorFlow, 5 s and 250 MB; this one takes 0.05 s. It is started by the same
 programs/tf_server.py, listens on the same port of TF_CONFIG, waits for ever in join(), and dies of SIGTERM at once, as
 the real one does. tests/cluster/test_cluster_outcomes.py has the cases with TensorFlow itself.

@@ -16,7 +16,7 @@ def rows(seed):
 
 
 def batches(context):
-    """Return a worker's data without end."""
+    """Return an endless dataset of a worker."""
     return tf.data.Dataset.from_tensor_slices(rows(context.input_pipeline_id)).repeat().batch(32)
 
 

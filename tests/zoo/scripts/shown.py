@@ -1,4 +1,4 @@
-"""Print what a script of the zoo has shown, in lines that tests/zoo/test_zoo.py reads. It lies beside the script."""
+"""Print the results of a script of the zoo, in lines that tests/zoo/test_zoo.py reads. It is beside the script."""
 
 import hashlib
 import json
@@ -19,14 +19,14 @@ def _print(text):
 
 
 def falls(first, last):
-    """Assert that the loss has become smaller."""
+    """Check that the loss has become smaller."""
     first, last = float(first), float(last)
     _print(f"loss {first:.3f} -> {last:.3f}")
     assert last < first, f"the loss does not fall: {first} -> {last}"
 
 
 def agree(weights):
-    """Print a digest of a list of arrays: all processes that hold replicas must have the same."""
+    """Print a digest of a list of arrays. It must be equal on all processes with replicas."""
     arrays = [np.asarray(each, np.float64).round(DIGITS) + 0.0 for each in weights]  # + 0.0: no -0
     assert arrays and all(np.isfinite(each).all() for each in arrays)
     digest = hashlib.sha256(b"".join(each.tobytes() for each in arrays)).hexdigest()[:12]
@@ -34,7 +34,7 @@ def agree(weights):
 
 
 def weighted_sums():
-    """Return rows of this process's own and the weighted sum of each: what a small network learns."""
+    """Return rows of this process and the weighted sum of each, which a small network can learn."""
     x = np.random.default_rng(rank()).normal(size=(512, 8)).astype("float32")
     return x, x @ np.arange(8, dtype="float32")[:, None]
 
@@ -79,20 +79,20 @@ def survives(model, x, name="model.keras", compile=False, **options):
 
 
 def wrote(folder, pattern="*"):
-    """Assert that a tracker, say, has written files into a folder."""
+    """Check that a library, such as a tracker, has written files into a folder."""
     files = [each for each in Path(folder).rglob(pattern) if each.is_file() and each.stat().st_size]
     assert files, f"nothing in {folder}"
     _print(f"wrote {len(files)} files")
 
 
 def rank():
-    """Return the number of this process among those that hold replicas; 0 is the one whose model is kept."""
+    """Return the rank of this process among those with replicas. The model of rank 0 is kept."""
     task = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {"index": 0})
     return int(os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("JAX_PROCESS_ID", task["index"])))
 
 
 def model_dir():
-    """Return where to save: SM_MODEL_DIR, or a folder of its own for a process whose model nobody keeps."""
+    """Return the folder to save in: SM_MODEL_DIR on rank 0, else a folder whose content is discarded."""
     return Path(os.environ["SM_MODEL_DIR"] if rank() == 0 else tempfile.mkdtemp())
 
 
