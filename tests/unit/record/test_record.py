@@ -70,6 +70,7 @@ def test_full_disk_loses_only_lines_beyond_the_buffer(tmp_path, monkeypatch, wai
             record.flush()
         assert numbers(record) == list(range(1, 1 + len(numbers(record)))), "so far it can be read"
         assert len(said) == 1 and "the record of this host cannot be written" in said[0]
+        assert ": File too large;" in said[0]
     record.flush()
     add(record, 200, 201)
     record.close()

@@ -878,6 +878,7 @@ def test_unusable_inference_code_is_refused(tmp_path: Path, files, environment, 
 
 @pytest.mark.parametrize(("files", "environment", "is_loaded"), [
     ({}, {}, False),
+    ({"mine.py": HANDLER["inference.py"]}, MINE, True),
     ({"requirements.txt": "", "pip.py": "raise SystemExit('the wrong one')", **HANDLER}, {}, True),
     ({"train.py": "raise SystemExit('trains')"}, {"SAGEMAKER_PROGRAM": "train.py"}, False),  # of a training image
 ])  # fmt: skip

@@ -57,7 +57,14 @@ FAILURES = {
     "another module": (f"\nimport no_sdk_here\n{SUBMITS}", "launch-failed", "error", 2, "no_sdk_here"),
     "before its job": (f"raise ValueError('which?')\n{SUBMITS}", "launch-failed", "error", 1, "ValueError: which?"),
     "after its job": (f"{SUBMITS}raise KeyError('late')\n", "launch-failed", "note", SUBMITTING_LINE + 1, "late"),
-    "no argument": (f"{ASKS}{SUBMITS}", "launch-failed", "error", 4, "--image"),
+    "with words after its job": (
+        f"{SUBMITS}raise SystemExit('enough')\n",
+        "launch-failed",
+        "note",
+        SUBMITTING_LINE + 1,
+        "enough",
+    ),
+    "no argument": (f"{ASKS}{SUBMITS}", "launch-failed", "error", 4, "it exits with 2: "),
     "the API refuses": (SUBMITS.replace("'ml.c5.xlarge'", "3"), "launch-failed", "error", SUBMITTING_LINE, "Type"),
 }
 

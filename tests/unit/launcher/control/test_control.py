@@ -346,6 +346,7 @@ ODD = {
     # what a host sends: the status of the answer; local/test_hostile.py sends more of the kind
     "no version": (b"GET /status\r\n\r\n", {200, 400}),
     "a whole address": (b"GET http://169.254.169.254/latest HTTP/1.1\r\n\r\n", {404}),
+    "more than a message": (b"POST /report HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", {413}),
     "two lengths": (b"POST /report HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}", {400}),
     "length and chunks": (
         b"POST /report HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", {400}),

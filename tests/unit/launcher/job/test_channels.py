@@ -60,9 +60,18 @@ DEEP = "[" * 200 + "]" * 200
 @pytest.mark.parametrize(
     "described, said",
     [
-        ({"train": {"TrainingInputMode": "Tape"}}, '"Tape" for channel "train"; wanted File or Pipe'),
-        ({"train": {"S3DistributionType": 3}}, '3 for channel "train"; wanted FullyReplicated or Sharded'),
-        ({"train": {"RecordWrapperType": ["x"]}}, '= ["x"] for channel "train"; wanted None or RecordIO'),
+        (
+            {"train": {"TrainingInputMode": "Tape"}},
+            'TrainingInputMode = "Tape" for channel "train"; wanted File or Pipe',
+        ),
+        (
+            {"train": {"S3DistributionType": 3}},
+            'S3DistributionType = 3 for channel "train"; wanted FullyReplicated or Sharded',
+        ),
+        (
+            {"train": {"RecordWrapperType": ["x"]}},
+            'RecordWrapperType = ["x"] for channel "train"; wanted None or RecordIO',
+        ),
         ({"train": "File"}, '"File" for channel "train"; wanted an object'),
         ({"a=b": {}}, 'channel "a=b"'),
         (f'{{"a": {DEEP}}}', "holds values inside of values"),

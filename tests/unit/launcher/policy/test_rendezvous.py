@@ -73,10 +73,10 @@ VERDICTS = {
         lambda play: running(play, start_timeout=60), [(200, Beats(2, 3))], ""),
     "two hosts do not reach one another": (
         job(2, reachable={"algo-2": NO_ROUTE}, start_timeout=60),
-        [(130, Beats(2, ready=frozenset({"prepare"})))], "* failed *: algo-1 (cannot reach algo-2)*"),
+        [(130, Beats(2, ready=frozenset({"prepare"})))], "* failed 68: algo-1 (cannot reach algo-2)*"),
     "two hosts do not reach one another, and one came late": (
         job(2, reachable={"algo-2": NO_ROUTE}, start_timeout=1200),
-        [(1100,), (1230, Beats(2, ready=frozenset({"prepare"})))], "* failed *: algo-1 (cannot reach algo-2)*"),
+        [(1100,), (1230, Beats(2, ready=frozenset({"prepare"})))], "* failed 68: algo-1 (cannot reach algo-2)*"),
     # A wrong token, or another version: waiting would not change it.
     "a follower is refused": (
         job(2), every_second(8, events.Rejected(host="algo-2", why=REJECTED)),

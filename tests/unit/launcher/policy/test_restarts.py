@@ -118,3 +118,10 @@ ATTEMPTS = {
 def test_only_restartable_failures_cause_another_attempt(play, settings, happened, attempt):
     p = running(play, restarts=5, **settings).at(5, *happened)
     assert p.policy.facts.attempt.number == attempt and (p.outcome is None) == bool(attempt)
+
+
+def test_worker_server_that_restarts_alone_counts_its_restarts(play):
+    """Its program reads the number from ENTRYPOINT_RESTART_COUNT."""
+    p = play(2, 2, mode="ps", ps_workers="server", restarts=2).at(1, ended("prepare"), informed())
+    p.through([(5, ended("worker/0", signal=9)), (10, Beats())])
+    assert p.policy.facts.times_restarted("worker/0") == 1
