@@ -126,7 +126,8 @@ _WRITTEN_AS_ONE = {"".join(phrase): phrase for phrase in _PHRASES | _OF_KEYS}
 def is_secret(name: str, content: bool = False) -> bool:
     """Return whether the value of a variable or hyperparameter with this name is secret.
 
-    PASSWORD_FILE, KUBECONFIG and PWD usually hold a path, which is no secret. `content`: the value is not a path.
+    PASSWORD_FILE, KUBECONFIG and PWD usually hold a path, which is no secret. With `content`, the value is known to be
+    no path.
     """
     words = _split(name[-_LONGEST_CHARS:])
     if words[:2] == ["sm", "hp"]:

@@ -71,7 +71,7 @@ class _Fields:
 class Value(_Fields):
     """Hold fields that never change.
 
-    Two Values are equal if their types and their fields are, except for the fields in `apart`.
+    Two Values are equal if their types and their fields are equal. The fields in `apart` are not compared.
     """
 
     apart: ClassVar[frozenset[str]] = frozenset()

@@ -52,5 +52,5 @@ def counted(findings: Iterable[Finding], severities: Iterable[Severity]) -> str:
 
 
 def goes(findings: Iterable[Finding]) -> bool:
-    """Return whether a rehearsal says go: no error among its findings."""
+    """Return whether a rehearsal's result is "go": its findings hold no error."""
     return all(finding.severity < Severity.ERROR for finding in findings)

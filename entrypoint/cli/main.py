@@ -143,7 +143,7 @@ def parser(command: str) -> argparse.ArgumentParser:
 def _complete(line: str) -> None:
     """Write the completions of a command line where the shell wants them, and exit.
 
-    The extra `tools` brings argcomplete, which does it; without it, there are none.
+    argcomplete, of the extra `tools`, computes them; without it, there are none.
     """
     try:
         import argcomplete

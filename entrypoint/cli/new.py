@@ -75,7 +75,7 @@ def run_new(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _words(mode: str, sdk: str) -> dict[str, str]:
-    """Return what the templates leave open, by name."""
+    """Return the values for the placeholders of the templates, by name."""
     line = "2.21" if mode == "jax" else "2.14"
     hosts = "1" if mode == "single" else "2"
     more = ENVIRONMENT.get(mode, {})

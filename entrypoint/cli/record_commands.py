@@ -1,4 +1,4 @@
-"""Run the commands on what a job has left or leaves: top, replay, report, metrics, tensorboard, mlflow."""
+"""Run the commands that read a job's records: top, replay, report, metrics, tensorboard, mlflow."""
 
 import argparse
 import math

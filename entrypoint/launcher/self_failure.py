@@ -37,7 +37,7 @@ SPARE_DESCRIPTORS = 12
 
 
 class Spare:
-    """Hold spare file descriptors: logging and reporting a fault of our own takes some."""
+    """Hold spare file descriptors, since logging and reporting a fault of our own takes some."""
 
     def __init__(self) -> None:
         self._held: list[int] = []

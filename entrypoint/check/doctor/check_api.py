@@ -1,4 +1,4 @@
-"""Check a request for what SageMaker's API would refuse: by botocore's model, and values that exclude each other."""
+"""Check a request for values that SageMaker's API would refuse: by botocore's model, or because they conflict."""
 
 import functools
 import re
@@ -21,7 +21,10 @@ REGION = re.compile(
 
 
 def of_api(request: Request) -> Iterator[Finding]:
-    """Yield what the API would refuse. The description of a job that has run has passed it."""
+    """Yield what the API would refuse.
+
+    For the description of a job that has run, yield nothing: the API has accepted it.
+    """
     if "TrainingJobStatus" in request.body or request.local:
         return
     try:
@@ -55,7 +58,7 @@ Problem = tuple[str, str, str]
 
 
 def _against(shape: Any, value: Any, key: str) -> Iterator[Problem]:
-    """Yield where a value is none of its shape's enumeration, or beyond its pattern, length or range."""
+    """Yield each value that is not in its shape's enumeration, or that breaks its pattern, length or range."""
     match shape.type_name:
         case "structure":
             for name, inside in value.items():

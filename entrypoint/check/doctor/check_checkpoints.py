@@ -57,7 +57,7 @@ def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Fin
 
 
 def _is_manager(use: Use) -> bool:
-    """Return whether a checkpoint manager saves, by the words of the call's name."""
+    """Return whether a call saves by a checkpoint manager, judged by the words of its name."""
     words = use.name.lower().split(".")[:-1]
     return any(part in word for word in words for part in ("saver", "manager", "checkpoint"))
 
@@ -183,7 +183,7 @@ def _asks_who(source: SourceFile, test: ast.AST) -> bool:
 
 @functools.lru_cache(maxsize=500)
 def _names_of_who(source: SourceFile) -> str:
-    """Return a pattern of what identifies a process in a file: the usual names, and those assigned from them."""
+    """Return a pattern of the names that identify a process in a file: the usual ones, and those assigned from them."""
     who, names = _WHO, set[str]()
     for _ in range(2):  # twice, since a name may be assigned from a name that was
         for node in ast.walk(source.tree):

@@ -125,7 +125,7 @@ def _function(source: SourceFile, call: ast.Call) -> ast.FunctionDef | None:
 
 
 def _trains(source: SourceFile, attempt: ast.AST) -> bool:
-    """Return whether a `try` trains, itself or by a function of the file, and is not one of several attempts."""
+    """Return whether a `try` trains, directly or in a function of the file, and is not one of several attempts."""
     again = any(isinstance(outer, ast.For | ast.While) for outer in source.around(attempt))
     if again or getattr(attempt, "finalbody", None):
         return False
@@ -135,7 +135,7 @@ def _trains(source: SourceFile, attempt: ast.AST) -> bool:
 
 
 def _of_job_start(case: Case) -> Iterator[Finding]:
-    """Yield what the launcher would report when the job starts, by what the launcher itself uses for that."""
+    """Yield what the launcher would report when the job starts, found by the launcher's own functions."""
     settings = case.job.settings if case.job else None
     shim = bool(settings and settings.tf1 is Tf1.SHIM)
     environment = dict(case.environment)
@@ -166,7 +166,7 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
 
 
 def _place(code: UserProgram, place: Place | None) -> Place:
-    """Return the line of what the launcher names without one: a file with an Estimator, or a use of Horovod."""
+    """Return a place with a line. Without one, use the file's Estimator; without a file, the import of Horovod."""
     if place and place.line:
         return place
     if place:
@@ -177,7 +177,7 @@ def _place(code: UserProgram, place: Place | None) -> Place:
 
 
 def _is_asked_first(source: SourceFile, line: int) -> bool:
-    """Return whether a line is for an older TensorFlow, behind a check of which TensorFlow there is."""
+    """Return whether a line runs only in an older TensorFlow, because a check of the version stands around it."""
     for outer in (outer for use in source.uses if use.place.line == line for outer in source.around(use.node)):
         if isinstance(outer, ast.If | ast.IfExp):
             if re.search(r"version|hasattr|\btf2\b", ast.unparse(outer.test), re.IGNORECASE):

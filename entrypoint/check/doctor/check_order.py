@@ -1,4 +1,4 @@
-"""Check what runs, in which order and on which process: nothing at all, too early for a strategy, or on one alone."""
+"""Check for code that never runs, runs too early for a strategy, or runs on one process alone."""
 
 import ast
 from collections.abc import Iterator

@@ -36,7 +36,7 @@ _SHELL = re.compile(r"[\s;&|<>`]|\$\(|^'.*'$")
 def of_request(described: Described, code: UserProgram | None, image: str) -> Iterator[Finding]:
     """Yield the findings of a request.
 
-    `code`: its program, if that is on this machine. `image`: the image that the job will run on, if it is not the
+    `code`: its program, if that is on this machine. `image`: the image that the job will run on, if it differs from the
     request's.
     """
     request = described.request

@@ -183,7 +183,10 @@ class Scopes:
         return any(isinstance(outer, ast.If) and self._is_taken(source, outer, inner) is False for outer, inner in way)
 
     def _may_be_other(self, source: SourceFile, branch: ast.If, inner: ast.AST) -> bool:
-        """Return whether another branch, or what follows a branch that leaves, may do the same in a scope."""
+        """Return whether another branch may do the same in a scope.
+
+        Code behind a branch that leaves counts as a branch, too.
+        """
         if is_main_guard(branch) or self._is_taken(source, branch, inner) is not None:
             return False
         taken, other = (branch.orelse, branch.body) if inner in branch.orelse else (branch.body, branch.orelse)
@@ -254,7 +257,7 @@ class Scopes:
     ) -> list[tuple[SourceFile, ast.AST]]:
         """Return the calls that make a model, if all that may make it are known to run outside of every scope.
 
-        `within`: those that are known to run in one.
+        With `within`, return the calls that are known to run in a scope instead.
         """
         if depth > _DEPTH:
             return []
@@ -272,7 +275,7 @@ class Scopes:
     def _of_argument(
         self, source: SourceFile, node: ast.Name, depth: int, within: bool
     ) -> list[tuple[SourceFile, ast.AST]]:
-        """Return the same of a parameter: of what each caller gives."""
+        """Return the same for a parameter: judge the argument that each caller passes."""
         function = source.function_of(node)
         if function is None:
             return []
@@ -290,11 +293,11 @@ class Scopes:
         return _joined(found, within)
 
     def values(self, source: SourceFile, node: ast.Name | ast.Attribute) -> list[ast.AST]:
-        """Return what may be assigned to a name, but for what the job's environment rules out."""
+        """Return what may be assigned to a name, without assignments that the job's environment rules out."""
         return [each.value for each in source.assigned(node) if not self._is_never_run(source, each.node)]
 
     def _makes_model(self, source: SourceFile, call: ast.Call, depth: int) -> bool:
-        """Return whether a call makes a model, and that not in a scope of its own."""
+        """Return whether a call makes a model, and does not open a scope of its own for it."""
         name = source.dotted(call.func)
         last = name.rpartition(".")[2]
         if matches(name, (*_MODELS, *_APPLICATIONS)) or name in ("Sequential", "Model"):

@@ -88,7 +88,10 @@ class Request:
 
 
 def read_request(shown: str) -> Request:
-    """Read a request from JSON, in the spelling of boto3, SDK v3 or others; raise ConfigError if it is none."""
+    """Read a request from JSON, in the spelling of boto3, SDK v3 or others.
+
+    Raise ConfigError if the file holds none.
+    """
     try:
         text = Path(shown).read_text("utf-8")
         value = json.loads(text)

@@ -36,7 +36,7 @@ def read_table(name: str) -> dict[str, Any]:
 
 @functools.cache
 def rules() -> dict[str, CheckRule]:
-    """Return all rules by name, then NAME/VARIANT for those that are told in several ways."""
+    """Return all rules by name, then NAME/VARIANT for rules with several wordings."""
     read = read_table("rules")
     return {key: CheckRule(**{**read[key.partition("/")[0]], **values}) for key, values in read.items()}
 

@@ -95,7 +95,7 @@ class Case:
         return sum(spec.role in TRAINING for spec in self.described.processes)
 
     def severity_of_lack(self, name: str, on_aws: Set[str]) -> Severity:
-        """Return how bad it is that our image lacks something; another image may have it. `on_aws`: what AWS's have."""
+        """Return how bad a lack in our image is; another image may have the thing. `on_aws`: what AWS's images have."""
         if AWS_IMAGE.match(self.image):
             return Severity.NOTE if name in on_aws else Severity.ERROR
         return Severity.ERROR if not self.image or tensorflow_of(self.image) else Severity.WARNING
@@ -119,7 +119,7 @@ class Case:
         return any(self.together(mode) for mode in (Mode.MPI, Mode.MWMS, Mode.PS, Mode.JAX))
 
     def never_takes(self, source: SourceFile, node: ast.AST) -> bool:
-        """Return whether a node is a default that the job does not use, as far as known: the job sets the value."""
+        """Return whether a node is a default that the job is known never to use, because the job sets the value."""
         where = fallback(source, node)
         if not isinstance(where, ast.Call):
             return where is not None

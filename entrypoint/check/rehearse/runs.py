@@ -215,12 +215,12 @@ class TrainingTime:
 
 
 def after(progress: TrainingTime, seconds: float) -> Moment:
-    """Return a moment: when the job has trained for so many seconds."""
+    """Return a moment: it comes when the job has trained for `seconds`."""
     return lambda: (progress.seconds or -1.0) >= seconds
 
 
 def after_keeping(progress: TrainingTime, seconds: float, folders: list[Path]) -> Moment:
-    """Return a moment: after so many seconds of training, and a second after the first checkpoint."""
+    """Return a moment: it comes after `seconds` of training, and a second after the first checkpoint."""
     since: list[float] = []
 
     def reached() -> bool:

@@ -51,7 +51,7 @@ class ChannelSample:
 
 
 def take(origin: Origin, records: int, most_bytes: int = MOST_BYTES) -> ChannelSample:
-    """Copy about so many records of a channel into the folder of its sample; each chosen file gives at least one."""
+    """Copy about `records` records of a channel into its sample's folder; each chosen file gives at least one."""
     folder = origin.asked.source
     chosen = spread(origin.files, records)
     total = sum(file.size for file in chosen)
@@ -115,13 +115,13 @@ def as_files(channel: LocalChannel) -> LocalChannel:
 
 
 class ByteSource(Protocol):
-    """Define what bytes are read from, in order: a file, a gzip file, the body of an object in S3."""
+    """Define a source of bytes that are read in order: a file, a gzip file, or the body of an object in S3."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class RecordKind(StrEnum):
-    """Name what a file consists of."""
+    """Name the kind of records in a file."""
 
     TFRECORD = "TFRecord"
     RECORDIO = "RecordIO"

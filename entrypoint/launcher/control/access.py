@@ -1,4 +1,4 @@
-"""Limit how much each address, and all strangers together, may ask for."""
+"""Limit the requests of each address, and of all strangers together."""
 
 import threading
 import time
@@ -23,7 +23,7 @@ class Bucket:
         self._lock = threading.Lock()
 
     def take(self, size: int = 0) -> bool:
-        """Return whether one more request is allowed, and take what it and its message of so many bytes cost."""
+        """Return whether one more request is allowed. If it is, charge for it and for its message of `size` bytes."""
         with self._lock:
             self._fill()
             if self._left < 1:
@@ -32,7 +32,7 @@ class Bucket:
             return True
 
     def charge(self, size: int) -> None:
-        """Take what a message of so many bytes costs, which was read already."""
+        """Charge for a message of `size` bytes that was read already."""
         with self._lock:
             self._fill()
             self._left = max(-self._burst, self._left - size / PAID_BY_BYTES)

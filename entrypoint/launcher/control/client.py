@@ -1,8 +1,8 @@
 """Call other hosts: POST over a connection that may stay open, and show our token.
 
 A host may have several addresses, of which not all work, and a network may lose packets. So after a moment without an
-answer, the next address is tried, or the same one again. A thousand hosts do this often: it costs a third of what
-http.client's objects cost.
+answer, the next address is tried, or the same one again. A thousand hosts do this often: this module costs a third of
+what http.client's objects cost.
 """
 
 import contextlib

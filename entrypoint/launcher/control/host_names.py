@@ -92,7 +92,7 @@ class HostNames:
         self._look_for(host.name, is_urgent=True)
 
     def _look_for(self, *names: str, is_urgent: bool = False) -> bool:
-        """Have these names looked up soon, urgent ones first. Return False if there is no thread that could."""
+        """Queue these names for a lookup, urgent ones first. Return False if no thread could do it."""
         with self._changed:
             wanted = self._hosts.keys() & names
             self._wanted |= wanted
@@ -163,7 +163,10 @@ class HostNames:
             self._hosts_at[address] = self._hosts_at.get(address, frozenset()) | {name}
 
     def _is_sure(self, name: str, found: set[str]) -> bool:
-        """Return whether a name has led to this host, by the same addresses, for long enough. If so, forget it."""
+        """Return whether a name has led to this host, by the same addresses, for long enough.
+
+        If so, drop the suspicion.
+        """
         now, known = self._clock(), self._suspects.get(name)
         if known is None or known[0] != found:
             self._suspects[name] = (found, now)
@@ -174,9 +177,11 @@ class HostNames:
 
 
 def is_here(address: str) -> bool:
-    """Return whether an address is one of this host's: the kernel would call it from itself. Nothing is sent.
+    """Return whether an address is this host's: to call it, the kernel would use it as the source, too.
 
-    Of other loopback addresses, each may stand for a host that is simulated on this machine.
+    Nothing is sent.
+
+    Other loopback addresses do not count, since each may stand for a host that is simulated on this machine.
     """
     if address in (*LOOPBACK, "127.0.1.1"):  # Debian's, for its own name
         return True

@@ -1,9 +1,9 @@
 """Keep connections between the coordinator and each follower open. The policy judges what happens to them.
 
 A link is the connection of a follower's first report, kept open. Later messages go over it, each a line of JSON:
-reports, their answers, news. So nobody has to connect for them. And if either process is killed, its kernel closes the
-link at once, while silence takes seconds to be believed. Without a link nothing is lost: reports are POSTs then, and
-their answers bring the news.
+reports, their answers, news. So no later message needs a connection of its own. And if either process is killed, its
+kernel closes the link at once, while silence counts as a loss only after seconds. Without a link nothing is lost:
+reports are POSTs then, and their answers bring the news.
 """
 
 import contextlib

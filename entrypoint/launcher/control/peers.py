@@ -112,7 +112,10 @@ class Peers:
                 self._links.send(follower.name, self._news)
 
     def _keep(self, host: str, connection: socket.socket, answer: Answer, body: bytes) -> None:
-        """Take over a follower's connection. Send what is new since `body`, the answer for which it was kept."""
+        """Take over a follower's connection.
+
+        Send the news if they have changed since `body`, the last answer to the follower.
+        """
         self._links.keep(host, connection, answer)
         with self._lock:
             if not body.startswith(self._news[:-1]):

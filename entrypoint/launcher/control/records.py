@@ -1,4 +1,4 @@
-"""Store the followers' records, as their monitors bring them: bytes that nothing here reads."""
+"""Store the followers' records as their monitors send them, without reading their content."""
 
 import json
 import re
@@ -16,7 +16,8 @@ _PATH = re.compile(r"/record/([^/]+)/(\d{1,12})(/end)?")
 class Records:
     """Keep files HOST.jsonl.gz in `folder`. Answers carry what the coordinator's monitor wrote into `wants`.
 
-    `say` logs when a record cannot be kept, such as on a full disk. The follower has it until all of it is here.
+    `say` logs when a record cannot be kept, such as on a full disk. The follower keeps its record until all of it is
+    here.
     """
 
     def __init__(self, folder: Path, wants: Path, followers: Container[str], say: Callable[[str], None]) -> None:

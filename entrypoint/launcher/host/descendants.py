@@ -44,7 +44,7 @@ class Stat(Value):
 
     @property
     def key(self) -> tuple[int, int]:
-        """Return what no other process shares, although pids are used again."""
+        """Return a key that is unique to the process, since the kernel uses pids again."""
         return self.pid, self.began
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ def where_it_is(stat: Stat) -> str:
 
 
 class Descendants:
-    """Find the descendants of the plan's processes. `are_users(name)`: whether this one is the user's program."""
+    """Find the descendants of the plan's processes. `are_users(name)`: whether that process runs the user's program."""
 
     def __init__(self, processes: Mapping[str, Process], are_users: Callable[[str], bool]) -> None:
         self._processes, self._are_users = processes, are_users
@@ -117,8 +117,8 @@ class Descendants:
     def of(self, name: str) -> list[Stat]:
         """Return the living processes that belong to `name`, its own first, parents before their children.
 
-        Only the user's programs own other processes. A rank does not own the program that mpirun started, but what that
-        runs.
+        Only the user's programs own other processes. A rank owns what its program runs, but not the program, which
+        mpirun started.
         """
         process = self._processes.get(name)
         if process is None:

@@ -86,8 +86,8 @@ class ThisHost:
     ) -> list[tuple[Event, ...]]:
         """Return what happened next and what follows from it. Each tuple holds events that came together.
 
-        `until`: when to return at the latest. `awaited`: processes that somebody waits for until they listen.
-        `attempt`: the one whose ranks may start now, if any. `hold_ranks`: mpirun must not see which ranks have ended.
+        `until`: when to return at the latest. `awaited`: processes whose ports others wait for. `attempt`: the one
+        whose ranks may start now, if any. `hold_ranks`: mpirun must not see which ranks have ended.
         """
         self._spawner.attempt, now = attempt, time.monotonic()
         # Those whose end was reported by an earlier call: only then is it known whether they must be held.
@@ -177,7 +177,7 @@ class ThisHost:
         return event
 
     def forget_ended(self, happened: Sequence[Event]) -> None:
-        """Forget processes of whose end, or of what is left of them, the policy gets to know now.
+        """Forget processes whose end, or what is left of them, is reported to the policy now.
 
         One may have ended before it was terminated. Its descendants are reported before its own end.
         """
@@ -214,7 +214,7 @@ class ThisHost:
         self.terminator.force(name)
 
     def sweep(self, keep: frozenset[str], within: float) -> None:
-        """End what an attempt has left, and forget what it has shown: it explains no later end."""
+        """End what an attempt has left, and forget its symptoms, which would explain no later end."""
         self._is_dying = False
         self._meter.killed_since()
         with contextlib.suppress(OSError):
@@ -236,7 +236,7 @@ class ThisHost:
         self.record(ProcessLine(process=started.name, pid=started.pid, role=role, task=task))
 
     def look_for_dying(self, names: Iterable[str]) -> None:
-        """Put an event if processes have printed that they are about to end, or if none has any more."""
+        """Put an event if processes have printed that they are about to end, or if no such process is left."""
         from entrypoint.launcher.outcome.explain import dying
 
         seen = [(name, dying(self.log.tail(name))) for name in names]

@@ -1,7 +1,7 @@
 """Write every line that reaches stdout: the launcher's own and those of its processes, whole and labelled.
 
-One thread reads the pipes of all processes; the sink's thread writes. So nobody waits for the reader of our stdout,
-except the processes when too much waits to be written. Whole lines are written at a time, so lines of different
+One thread reads the pipes of all processes; the sink's thread writes. So nothing waits for the reader of our stdout,
+except the processes when too much output is unwritten. Whole lines are written at a time, so lines of different
 processes never mix; each pipe is read in order, so the lines of one process keep their order. A line without an end is
 shown after a moment as it is, and again as a whole when it has grown. Secrets are masked before anything is written or
 kept.
@@ -116,7 +116,7 @@ class Log:
         self._sink.hand_over()
 
     def hold_up_no_more(self, process: str) -> None:
-        """Read what a process prints from now on, even if nobody reads our stdout and it is lost."""
+        """Read what a process prints from now on, even if nobody reads our stdout and the output is lost."""
         with self._lock:
             for pipe in self._pipes.values():
                 pipe.may_lose = pipe.may_lose or pipe.owner == process

@@ -45,7 +45,7 @@ class Machine(Value):
         return f"{self.cpus:g} CPU{'s' * (self.cpus != 1)}{quota}{gpus}"
 
     def part_of(self, spec: ProcessSpec, given: Mapping[str, str], allowed: int | None = None) -> dict[str, str]:
-        """Return the environment of a process for its part of this host. What is `given` stays as the user has it.
+        """Return the environment of a process for its part of this host. Variables in `given` keep the user's values.
 
         Nothing is set that the process would find by itself. `allowed`: CPUs of its own affinity mask, if mpirun has
         bound it to some.
@@ -138,7 +138,7 @@ def most_processes() -> int | None:
 
 
 class Meter:
-    """Read our control group's counter of processes that the kernel killed; SIGKILL has many senders.
+    """Read our control group's counter of processes that the kernel killed, since SIGKILL may come from elsewhere, too.
 
     `oom_kill` is in memory.events, or in memory.oom_control of version 1 since Linux 4.13. Without it, nothing is ever
     reported.

@@ -2,8 +2,8 @@
 
 A proxy of the job's environment leads out of a VPC. TensorFlow's gRPC would use it for other hosts, too, and wait for
 ever. gRPC reads its variables in small letters only, prefers `no_grpc_proxy`, and takes each entry as the end of a name
-or of an address (IPv6 without brackets), and `*` for a name. That of TensorFlow 2.14 takes blanks for a part of it and
-does not know networks, which that of 2.21 does. So the variables get whole names and addresses.
+or of an address (IPv6 without brackets), and `*` for a name. The gRPC of TensorFlow 2.14 takes blanks for a part of an
+entry and does not know networks; that of 2.21 does. So the variables get whole names and addresses.
 """
 
 import contextlib

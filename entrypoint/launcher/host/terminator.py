@@ -65,7 +65,7 @@ class Terminator:
         return self._look_at if self._endings or self._sweeping_until is not None else inf
 
     def look_soon(self) -> None:
-        """Look soon: what has ended may have been the last process to wait for, or may have left others."""
+        """Check soon: what has ended may have been the last process to wait for, or may have left others."""
         self._look_at = 0.0
 
     def look(self) -> None:
@@ -101,7 +101,7 @@ class Terminator:
         return ending is not None and any(stat.pid != self._processes[name].pid for stat in ending.living)
 
     def press(self) -> None:
-        """Look what is left of the processes that are to end, and signal those whose turn it is."""
+        """Check what is left of the processes that are to end, and signal those whose turn it is."""
         now = time.monotonic()
         if now < self.look_at:
             return

@@ -24,7 +24,7 @@ class PsProgram(StrEnum):
 
 
 class WorkerEnd(StrEnum):
-    """Name when a script is over: when it ends itself, or when the chief has ended, since it only serves others."""
+    """Name when a worker is over: at the end of its script; or at the chief's, if the script only serves."""
 
     AUTO = "auto"  # its process shows whether it only lets TensorFlow serve, and so never ends by itself
     OWN = "own"

@@ -1,8 +1,8 @@
-"""Find what ended a program, among all that it printed: an exception that left it, or arguments that it refused. Pure.
+"""Find why a program ended, in its output: an exception that left it, or arguments that it refused. Pure.
 
 Python prints an uncaught exception with frames from the program's first line on, and then runs what was registered for
-the end. So that exception is the reason, even if other lines and exceptions follow. Of a refusal, the line with the
-reason stands among usage and hints.
+the end. So that exception is the reason, even if other lines and exceptions follow. When a program refuses its
+arguments, the line with the reason stands among usage and hints.
 """
 
 import re
@@ -140,7 +140,7 @@ def of_child(chains: Sequence[Chain], chain: Chain) -> Raised | None:
 
 
 def said_by_child(chain: Chain, meaningful: Sequence[str]) -> str:
-    """Return the line before an exception about a failed child, which that child may have printed."""
+    """Return the line before an exception about a failed child: the child may have printed it."""
     if len(chain) > 1 or chain[0].name.rpartition(".")[2] not in _OF_CHILDREN:
         return ""
     before = [line for line in meaningful[max(0, chain[0].first - 3) : chain[0].first] if has_words(line)]
@@ -255,7 +255,7 @@ def _of_hydra(lines: Sequence[str]) -> str:
 
 
 def _whole(lines: Sequence[str], start: int) -> Found:
-    """Return a message of one or more lines: a line leads on to the next, or the next is indented."""
+    """Return a message of one or more lines: it goes on if a line leads on to the next, or the next is indented."""
     end = start
     while end + 1 < len(lines) and (_MORE.match(lines[end + 1]) or (lines[end].endswith(_STEPS) and lines[end + 1])):
         end += 1

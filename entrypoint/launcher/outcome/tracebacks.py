@@ -108,7 +108,7 @@ class Raised(Value):
 
 
 def tracebacks(lines: Sequence[str]) -> list[tuple[Raised, ...]]:
-    """Return the chains of exceptions in the order of the output. The last of a chain is the one that came out."""
+    """Return the chains of exceptions in the order of the output. The last one of a chain left the program."""
     lines = _plain(lines)
     first = next((number for number, line in enumerate(lines) if _HEADER.match(line) or _FRAME.match(line)), None)
     heads = [number for number in range(len(lines)) if _is_head(lines, number, number == first)]
@@ -230,7 +230,7 @@ def _continues(line: str) -> bool:
 
 
 def _closing(message: str, lines: list[str], last: int, until: int) -> tuple[int, str] | None:
-    """Return (index, rest) of the line that closes the brackets that a message's first line opens, or None.
+    """Return (index, rest) of the line that closes the brackets opened in a message's first line, or None.
 
     `Attempt to convert a value (PerReplica:{`, hundreds of lines of numbers, `}) with an unsupported type (...)`.
     """
@@ -249,7 +249,7 @@ def _closing(message: str, lines: list[str], last: int, until: int) -> tuple[int
 
 
 def _close(text: str, still_open: list[str]) -> str:
-    """Note which brackets a text opens and closes; return what stands behind the last one that it closes."""
+    """Note which brackets a text opens and closes. Return the text behind the last bracket that it closes."""
     for at, character in enumerate(text):
         if character in _CLOSING:
             still_open.append(_CLOSING[character])

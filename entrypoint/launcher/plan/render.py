@@ -81,7 +81,7 @@ def _summary(plan: Plan, here: Here | None) -> list[str]:
 
 
 def _merged(blocks: Sequence[Sequence[str]]) -> list[str]:
-    """Merge the blocks of processes of one role. Of lines that differ, the first is shown, with their number."""
+    """Merge the blocks of one role's processes. Of lines that differ, show the first and their number."""
     counts = Counter(line for block in blocks for line in block)
     kinds: dict[str, list[str]] = {}
     for line, count in counts.items():

@@ -24,7 +24,10 @@ class File(Value):
 
 
 class Artifacts(Value):
-    """List what a host leaves. `files` has only the first by name, if there are many; the other fields hold for all."""
+    """List the files that a host leaves.
+
+    If they are many, `files` has only the first by name; other fields count all.
+    """
 
     files: tuple[File, ...] = ()
     model: bool  # there is a file in the model folder

@@ -14,7 +14,7 @@ ASK_AGAIN_SECONDS = 0.05  # seconds between two polls; a thousand ranks that fai
 
 
 class Phase(StrEnum):
-    """Name how far the job is. If two phases are true at once, the later one in this list counts.
+    """Name how far the job is. If two phases apply at once, the later one in this list counts.
 
     STARTING --the user's first program starts here--> RUNNING
      ^    |                                            |    |
@@ -111,7 +111,7 @@ class Facts:
             self.note_cause(Cause(host=host, process="", what=what, error=error, details=details, code=code), now)
 
     def note_stop(self, now: float, at: float | None = None) -> bool:
-        """Note that the job must stop, or a better time since when. Return whether that is news."""
+        """Note that the job must stop, or a better time of the stop's beginning. Return whether that is news."""
         if self.outcome is not None:
             return False
         is_news = self.stopping_since is None
@@ -149,7 +149,10 @@ class Facts:
         return need.host == ALL_HOSTS and self.is_coordinator and self._ready_everywhere(need.process)
 
     def _ready_everywhere(self, process: str) -> bool:
-        """Return whether a process is ready on all hosts. Each event asks: only one that was not is checked."""
+        """Return whether a process is ready on all hosts.
+
+        Each event calls this: it only checks a host that was not ready.
+        """
         ready, last = self.attempt.ready, self._unready.get(process)
         if last is not None and (last, process) not in ready:
             return False
@@ -218,7 +221,7 @@ class Facts:
         return all(report.done and report.clean for report in reports) and not self.ranks_to_come()
 
     def ranks_to_come(self) -> list[ProcessSpec]:
-        """Return ranks that run nowhere yet; by name, since the user's options may place one elsewhere."""
+        """Return the ranks that run nowhere yet; by name, since the user's options may place a rank on another host."""
         if self._to_come:
             there = {process for _, process in self.attempt.ready}
             self._to_come = [spec for spec in self._to_come if spec.name not in there]
@@ -233,7 +236,10 @@ class Facts:
         return report if report and report.attempt == attempt else Report(host=host, attempt=attempt)
 
     def all_acked(self) -> bool:
-        """Return whether all reachable hosts have answered the last poll. Only one that had not answered is checked."""
+        """Return whether all reachable hosts have answered the last poll.
+
+        It only checks a host that had not answered.
+        """
         lost, hosts, poll = self.lost(), self.hosts, self.attempt.poll
 
         def is_awaited(host: str) -> bool:
@@ -272,12 +278,12 @@ class Facts:
         return self.attempt.number + self.own.restarts.get(name, 0)
 
     def by_the_coordinators_clock(self, at: float | None) -> float | None:
-        """Return one of our times for the coordinator. All of an attempt have one offset, so that their order stays."""
+        """Convert one of our times to the coordinator's clock. An attempt keeps one offset, so that the order stays."""
         if at is None or self.offset is None:
             return None
         self._shared = self._shared or (self.offset, self.offset_error)
         return round(at + self._shared[0], 3)
 
     def clock_error(self) -> float:
-        """Return by how many seconds the times for the coordinator may be wrong; 0 if there was none yet."""
+        """Return by how many seconds times on the coordinator's clock may be wrong; 0 if none was converted yet."""
         return round(self._shared[1] + 0.001, 3) if self._shared else 0.0  # they are rounded

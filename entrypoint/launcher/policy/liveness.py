@@ -1,8 +1,8 @@
 """Decide which hosts are lost. Pure, like the policy that asks it.
 
-A host is lost if it was silent for too long. Its kernel shows it sooner in two cases. If the connection of its launcher
-has ended and the host refuses a new one, it is lost; a launcher that is only busy or paused still accepts connections.
-And while the job already fails, a host that refuses connections is lost after two missed heartbeats.
+A host is lost if it was silent for too long. Its kernel shows the loss sooner in two cases. If the connection of its
+launcher has ended and the host refuses a new one, it is lost; a launcher that is only busy or paused still accepts
+connections. And while the job already fails, a host that refuses connections is lost after two missed heartbeats.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ PAUSE_SECONDS = 2.0  # seconds: a longer gap between two events means that this 
 
 
 class Liveness:
-    """Watch the hosts. It remembers only until when there is nothing to check, and when it checked last."""
+    """Watch the hosts. It remembers only the time of its last check, and until when no check is due."""
 
     def __init__(self, facts: Facts, settings: Settings, now: float) -> None:
         self.facts, self.hosts, self.settings = facts, facts.hosts, settings
@@ -88,7 +88,7 @@ class Liveness:
                 facts.note_cause(cause, now, at=last_report if closed else last_report + self.settings.heartbeat)
 
     def blame_own_pause(self, host: str, left: float, now: float) -> None:
-        """Blame ourselves if we, the coordinator, were paused for so long that a host took us for lost and left."""
+        """Blame this coordinator if it was paused for so long that a host took it for lost and left."""
         facts, settings = self.facts, self.settings
         long = self.hosts.slept + MISSED_HEARTBEATS * settings.heartbeat >= settings.peer_timeout
         if facts.is_coordinator and long and left <= self.hosts.woke + settings.heartbeat:

@@ -84,13 +84,16 @@ class Ends:
         )  # fmt: skip
 
     def _may_follow(self, exit: Exit, error: str) -> bool:
-        """Return whether a rank's end may follow from another's, although its output does not show that."""
+        """Return whether a rank's end may follow from another rank's, although its output does not show that."""
         if self.facts.plan.daemon == DAEMONS[PRRTE]:
             return exit.code == LOST_PEER
         return exit.signal == SIGKILL and not error  # mpirun kills the other ranks when one fails
 
     def note_orphan(self, now: float) -> None:
-        """Note that the daemon that starts ranks for mpirun has ended. On mpirun's own host, its own end shows more."""
+        """Note that the daemon that starts ranks for mpirun has ended.
+
+        On mpirun's host, mpirun's own end shows more.
+        """
         facts = self.facts
         expected = not facts.phase.is_active or facts.own_failure()
         if not expected and not facts.own.having(Duty.LAUNCHER):
@@ -122,7 +125,7 @@ class Ends:
                 facts.blame(now, name, what=what, error=error, details=details, code=1, confidence=Confidence.LOW)
 
     def _log_waiting(self, now: float) -> Iterator[Action]:
-        """Log once what the job waits for: scripts that run on when others have ended, or that have no part in the end.
+        """Log once which processes the job still waits for: scripts that run on, or processes that decide nothing.
 
         They may serve for ever.
         """

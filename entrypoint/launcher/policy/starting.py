@@ -63,11 +63,14 @@ class Starting:
                 yield from (since + need.at_most for need in own.specs[name].needs if need.at_most is not None)
 
     def looks_transient(self, exit: Exit) -> bool:
-        """Return whether a signal or a code that the user named ended it. An exception would be raised again."""
+        """Return whether a process ended by a signal or by a code that the user named.
+
+        An exception would come again.
+        """
         return exit.code in self.settings.restart_codes or exit.signal not in (None, SIGTERM, SIGINT)
 
     def start_alone(self, spec: ProcessSpec, now: float) -> events.Say | None:
-        """Start a process again alone, if its kind and the settings allow it."""
+        """Restart one process alone, if its kind and the settings allow it."""
         own, done = self.facts.own, self.facts.own.restarts.get(spec.name, 0)
         if spec.restart is not Restart.ALONE or done >= self.settings.restarts:
             return None

@@ -37,7 +37,7 @@ Source = Callable[[], dict[str, Any]]
 def source(where: str, environment: Mapping[str, str]) -> Source:
     """Return a function that gets the state of a job: at an address, in an output folder, or on this host.
 
-    ConfigError if there can be no job.
+    Raise ConfigError if there can be no job.
     """
     port, token = environment.get("ENTRYPOINT_CONTROL_PORT") or CONTROL_PORT, environment.get("ENTRYPOINT_TOKEN", "")
     if not where and (BASE / "input/config/resourceconfig.json").exists():
@@ -87,7 +87,7 @@ class _Folder:
 
 
 def _state(get: Callable[[], bytes], why_not: str) -> dict[str, Any]:
-    """Return a state; raise ConfigError, with words that begin with `why_not`, if there is none that can be drawn."""
+    """Return a state. If there is none that can be drawn, raise ConfigError with words that begin with `why_not`."""
     try:
         state: dict[str, Any] = json.loads(get())
         if state != {}:

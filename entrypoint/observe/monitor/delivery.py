@@ -30,7 +30,7 @@ class Delivery:
         self._thread.start()
 
     def bring(self, last: bool = False) -> None:
-        """Have new bytes of the record sent soon."""
+        """Send new bytes of the record soon."""
         self._due.put(last)
 
     def finish(self, within: float) -> bool:

@@ -20,7 +20,7 @@ Who = tuple[str, str]  # host, process
 
 
 def works(still: lines.Silent, may_spin: bool) -> bool:
-    """Return whether its numbers alone prove that a process works. With `may_spin`, its main thread may wait busily."""
+    """Return whether a process works, by its numbers alone. With `may_spin`, its main thread may wait busily."""
     if still.cpus - still.waiters - (still.main if may_spin else 0.0) >= WORKS:
         return True
     # A slow, steady loader uses little CPU, but does some work each time it wakes; a poller does next to none.

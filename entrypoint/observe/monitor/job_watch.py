@@ -98,9 +98,11 @@ class JobWatch:
         return found
 
     def look_last(self, own: Iterable[lines.Line]) -> list[lines.Line]:
-        """Give the last verdict; show the end on the live page if it is open, and remove the file that marks that.
+        """Give the last verdict.
 
-        The records of all hosts are whole by now, as far as they come. Return lines for the record.
+        Show the end on the live page if it is open, and remove the file that marks it as open.
+
+        By now, the records of all hosts that could send them are complete. Return lines for the record.
         """
         self._read(own)
         outcome = self._view.outcome
@@ -117,7 +119,7 @@ class JobWatch:
         return self._take_found()
 
     def _judge_again(self) -> None:
-        """Read a short job's records again, sorted by time: another host's come in pieces, the last ones much later."""
+        """Read a short job's records again, sorted by time: pieces of other hosts' records come late."""
         paths = [self._job.paths.records / f"{host}.jsonl.gz" for host in self._trains]
         sizes = [path.stat().st_size for path in paths if path.exists()]
         if time.monotonic() - self._began > SHORT_SECONDS or sum(sizes) > MOST_SHORT_BYTES:

@@ -125,7 +125,7 @@ class Monitor:
         self._finish()
 
     def _guard(self, work: Callable[[], object]) -> None:
-        """Contain a fault of one part of the monitor: it ends that part of one round, and the rest goes on.
+        """Contain a fault of one part of the monitor: that part is skipped for one round, and the rest goes on.
 
         Each exception is logged once for each place in our code.
         """
@@ -264,7 +264,7 @@ class Monitor:
         self._tell({"say": words})
 
     def _bring(self) -> None:
-        """Write new lines to the record's file; on a follower, send them to the coordinator."""
+        """Write new lines to the record's file. On a follower, send them to the coordinator, too."""
         self._record.flush()
         if self._job.cluster.is_coordinator:
             return

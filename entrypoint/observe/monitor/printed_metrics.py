@@ -172,10 +172,10 @@ class MetricReader(State):
 
 
 def _shape(line: str) -> str:
-    """Return a line without its numbers and bars. A line with an epoch stays as it is: later lines count from that."""
+    """Return a line without its numbers and bars. A line with an epoch is kept, since later lines count from it."""
     return line if "Epoch" in line else _VALUE.sub("\0", _BAR.sub("\1", line))
 
 
 def _whole(digits: str) -> float:
-    """Return the value of these digits: exact, or as a float if they are too many for `int`."""
+    """Return the value of some digits: an exact int, or a float if they are too many for `int`."""
     return int(digits) if len(digits) <= 15 else float(digits)

@@ -83,7 +83,7 @@ class HostUsage:
         return [round(self._since(("cpu", number), total), 3) for number, total in enumerate(totals)]
 
     def _memory_used(self) -> list[int]:
-        """Return [anonymous, page cache, what counts against the limit], in bytes."""
+        """Return [anonymous, page cache, bytes that count against the limit], in bytes."""
         told = read(self._memory, "memory.stat")
         used = read(self._memory, "memory.current", "memory.usage_in_bytes").split()
         if told and used:
@@ -106,7 +106,7 @@ class HostUsage:
 
 
 def _folder(controller: str, *names: str) -> Path:
-    """Return the folder of this host's group that has one of these files; one without files if there is none."""
+    """Return the folder of this host's group that has one of these files; if none has, a folder without them."""
     return next((folder for folder, *_ in groups(controller) if read(folder, *names)), Path("/nonexistent"))
 
 

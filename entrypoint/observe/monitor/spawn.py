@@ -110,7 +110,7 @@ def _leave_the_launcher(feed: socket.socket) -> None:
 
 
 def be_again(fd: int) -> NoReturn:
-    """Run as a monitor that was started by `spawn`."""
+    """Run as a monitor that `spawn` has started."""
     import pickle
 
     job, plan, began, zero = pickle.load(sys.stdin.buffer)

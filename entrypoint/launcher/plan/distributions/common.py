@@ -45,7 +45,7 @@ def child(name: str, suffix: str = ".py", options: tuple[str, ...] = SAFE_PATH) 
 
 
 def _prepare(job: Job, host: Host, rows: Sequence[ProcessSpec]) -> ProcessSpec:
-    """Return the step that fetches and installs the code and computes SM_*. Only that of this host has its input."""
+    """Return the step that fetches and installs the code and computes SM_*. Only this host's step has its input."""
     return ProcessSpec(
         host=host.name,
         name=PREPARE,

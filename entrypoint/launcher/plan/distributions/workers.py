@@ -57,7 +57,7 @@ def jax(job: Job) -> Plan:
     """Plan JAX on several hosts: processes in rank order, of which the first runs jax's coordination service.
 
     jax and Keras 3 find the coordinator, the number of processes and their own number in the environment, by
-    `programs/as_jax.py`: `jax.distributed.initialize()` reads that there, and a program that raises ends at once.
+    `programs/as_jax.py`. `jax.distributed.initialize()` reads them there. A program that raises ends at once.
     """
     workers, each = _workers(job), job.processes_per_host
     first, count = job.cluster.training[0], len(workers)
