@@ -100,7 +100,7 @@ def _plan(job: Job, log: Log) -> Plan:
 
 
 def _pages() -> "Routes":
-    """Return what the coordinator shows of the job while it runs."""
+    """Return the routes of the pages that the coordinator serves while the job runs."""
     from entrypoint.observe.live.serve import ROUTES
 
     return ROUTES

@@ -157,7 +157,8 @@ class Saver:
     def _plain(self, path: str) -> str:
         """Return `path`, the directory or a path in it, without characters that TensorFlow takes for a pattern.
 
-        An open directory has such a name in /proc, for this process. A path that cannot be opened stays as it is.
+        An open directory has a name without such characters in /proc, for this process. A path that cannot be opened
+        stays as it is.
         """
         if not self._alias and _PATTERN.search(self.directory) and Path(self.directory).is_dir():
             fd = os.open(self.directory, os.O_PATH | os.O_DIRECTORY)

@@ -102,7 +102,7 @@ class Passes:
             os.close(descriptor)
 
     def await_next(self) -> None:
-        """Return when the operator may open the next pipe. It opens it without a lock, and waits for a writer.
+        """Wait until the operator may open the next pipe. It opens the pipe without a lock, and waits for a writer.
 
         Raises:
             DataError: As for `next`.

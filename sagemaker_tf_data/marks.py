@@ -25,7 +25,7 @@ Batch = TypeVar("Batch")
 
 
 def _harmless(told: Callable[..., None]) -> Callable[..., None]:
-    """Return the method so that an exception in it drops the values, and nothing else fails."""
+    """Return the method, changed so that an exception in it only drops the values."""
 
     @functools.wraps(told)
     def tell(*args: Any, **kwargs: Any) -> None:

@@ -105,7 +105,7 @@ def passes_of(channel: str | None, patience: float) -> Passes:
 
 
 def _by_operator(operator: Any, passes: Passes, record_format: str) -> "tf.data.Dataset":
-    """Read by the operator, once its pipe exists and this process has the channel: it would wait without limit."""
+    """Read by the operator, but only once its pipe exists and is ours, since it would wait without limit."""
 
     def turn() -> Iterator[int]:
         with suppress(ProgramEnded):

@@ -29,7 +29,7 @@ class Place:
 
 
 def here(environ: Mapping[str, str] = os.environ) -> Place:
-    """Return the place of this process; for one that does not train with others, such as an evaluator, one of one.
+    """Return the place of this process. One that does not train with others, such as an evaluator, is one of one.
 
     Raises:
         DataError: TF_CONFIG has another form than TensorFlow's.

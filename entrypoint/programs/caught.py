@@ -89,7 +89,7 @@ def keep_in(event: str, args: object) -> None:
 
 
 def answer(model: Any, params: Any, **_: object) -> tuple[Any, dict[str, Any]]:
-    """Answer in place of AWS: whatever is asked for is done at once."""
+    """Answer in place of AWS: each request has succeeded at once."""
     service, name = model.service_model.service_name, model.name
     ok = SimpleNamespace(status_code=200)
     if service == "iam" and (name != "GetRole" or ASKS_ABOUT_ROLES in sys.modules):

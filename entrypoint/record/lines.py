@@ -110,7 +110,7 @@ def _test(of: type[Line]) -> Callable[[dict[str, Any]], bool]:
 
 
 def _source(kind: Any, value: str) -> str:
-    """Return the source of a check whether a value of JSON, given by its own source, is of this type."""
+    """Return Python source that checks the type of a JSON value. `value`: the source of the value itself."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return str(kind.__metadata__[0].format(value))

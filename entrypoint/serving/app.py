@@ -51,7 +51,7 @@ class Memory:
 
     @contextmanager
     def taken(self, size: int) -> Iterator[Callable[[int], None]]:
-        """Wait until so many bytes are free, and take them. Yield what reduces them. Raise Declined for too many."""
+        """Take `size` bytes, once they are free. Yield a function that reduces them. Raise Declined for too many."""
         if size > self._most:
             raise Declined(
                 f"to read the body may take {size >> 20} MB of memory; wanted {self._most >> 20} MB at most: "

@@ -1,7 +1,7 @@
 """Listen with waitress: /ping never waits for predictions, every refusal has its reason, and the end loses no request.
 
-Waitress documents none of this as an interface; the image pins its version. Of a channel we use what its own tasks use,
-of the server the methods that are replaced here, and `active_channels`.
+Waitress documents none of this as an interface; the image pins its version. We use what the tasks of a channel use, the
+methods of the server that are replaced here, and its `active_channels`.
 """
 
 import re
@@ -223,7 +223,7 @@ class Server(TcpWSGIServer):
                 return
 
     def maintenance(self, _: float) -> None:
-        """Do nothing: what waitress closes while it collects what to wait for may be mixed up with what it accepts."""
+        """Do nothing: if waitress closes connections while it collects sockets, it may confuse them with new ones."""
 
     def _close_silent(self) -> None:
         """Close connections that are silent for long."""

@@ -61,7 +61,7 @@ def _prepare_forks(connections: Sequence[Connection]) -> None:
 
 
 def _show(busy: dict[int, float], limit: float) -> None:
-    """Log once for each thread that is busy for longer than the limit where it stands."""
+    """Log where a thread stands that is busy for longer than the limit, once for each such thread."""
     now, frames = time.monotonic(), sys._current_frames()
     for thread in [thread for thread, began in list(busy.items()) if now - began > limit - 1 and thread in frames]:
         busy.pop(thread, None)

@@ -106,7 +106,7 @@ def run_local(
 ) -> int:
     """Run the job; return its exit code. ConfigError or CodeError, before any start, if it cannot be run.
 
-    `environment` says whether there are colours.
+    `environment` decides whether there are colours.
     """
     job.check_files()
     check_size(job.source, channels_in(job))

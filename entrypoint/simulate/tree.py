@@ -152,7 +152,7 @@ def _not_code(channels: frozenset[Path], folder: str, names: list[str]) -> set[s
 
 @dataclass
 class Taken:
-    """Hold an output folder by an open file. Its holder says when hosts start, whose logs and models stay."""
+    """Hold an output folder by an open file. Its holder sets `has_run` when hosts start: their logs and models stay."""
 
     file: int
     has_run: bool = False

@@ -1,4 +1,4 @@
-"""Find where a value is only asked for, tried, set by the program, or a default."""
+"""Find places where a value is only checked for, tried, set by the program, or used as a default."""
 
 import ast
 from collections.abc import Iterator

@@ -131,7 +131,7 @@ def _sure(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _handed(call: ast.Call) -> Iterator[ast.expr]:
-    """Yield functions that are passed to something that will call them, but not tables of commands, nor argparse."""
+    """Yield functions that are passed to something that calls them. Tables of commands and argparse do not count."""
     if ast.unparse(call.func).rpartition(".")[2] in CALL_WHAT_THEY_GET:
         yield from call.args
     for keyword in call.keywords:

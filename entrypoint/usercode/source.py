@@ -86,7 +86,7 @@ class SourceFile:
         return self._parsed[0] if self._body is None else ast.Module(body=self._body, type_ignores=[])
 
     def running(self, body: list[ast.stmt]) -> "SourceFile":
-        """Return the file as if it had only these of its statements."""
+        """Return the file as if it had only these statements."""
         made = SourceFile(self.shown, self.text, self.path, self.exported, body)
         made._parsed = self._parsed
         return made
@@ -141,7 +141,7 @@ class SourceFile:
         return ".".join([self.aliases.get(base.id, base.id) if isinstance(base, ast.Name) else "", *words])
 
     def last(self, node: ast.AST) -> str:
-        """Return the last word of an expression's full name; of a call, that of its function."""
+        """Return the last word of an expression's full name; for a call, the last word of its function's name."""
         return self.dotted(node.func if isinstance(node, ast.Call) else node).rpartition(".")[2]
 
     def at(self, node: ast.AST) -> Place:
@@ -150,7 +150,7 @@ class SourceFile:
     # --- where a node stands ---
 
     def way_up(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-        """Yield each node that contains a node, the innermost first, with its child that does, or that is the node."""
+        """Yield each node that contains a node, the innermost first, with its child on the way to that node."""
         while node in self.parents:
             yield self.parents[node], node
             node = self.parents[node]
@@ -283,7 +283,7 @@ def asks_for_main(test: ast.expr) -> bool:
 
 
 def words_of(nodes: Iterable[ast.AST], *, strings: bool = False) -> set[str]:
-    """Return the names among some nodes, those of imports whole; `strings`: also texts, by which one may look up."""
+    """Return the names among some nodes, those of imports whole; `strings`: also texts, which may name attributes."""
     found = set[str]()
     for node in nodes:
         if isinstance(node, ast.Name | ast.Attribute):

@@ -101,7 +101,7 @@ def listed(
 
 
 def has_keras_2(environment: Mapping[str, str], path: list[str] | None, *, shim: bool) -> bool:
-    """Return whether TensorFlow 2.16 or newer uses tf_keras: if asked to; the shim asks if tf_keras is in the path.
+    """Return whether TensorFlow 2.16 or newer uses tf_keras: by the environment, or by the shim if the path has it.
 
     Before there is a job, the path may not be known: our image has tf_keras.
     """
@@ -112,7 +112,7 @@ def has_keras_2(environment: Mapping[str, str], path: list[str] | None, *, shim:
 
 
 def _known(code: UserProgram, path: list[str], keras_2: bool) -> tuple[str, dict[str, str], dict[str, str]]:
-    """Return TensorFlow's version, its table, and what of that is gone: nothing, if it is not there or not used."""
+    """Return TensorFlow's version, its table, and the names in it that are gone; nothing if it is absent or unused."""
     folder = _tensorflow(path) if any(USES.search(source.code) for source in code.sources) else None
     version = _version(folder) if folder else ""
     table = _table(folder, version) if folder else {}

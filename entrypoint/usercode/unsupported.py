@@ -1,4 +1,4 @@
-"""Warn of code that this way of distributing does not train, before it is tried. docs/matrix.md has the whole list."""
+"""Warn, before the start, of code that this way of distributing does not train. docs/matrix.md has the whole list."""
 
 import ast
 import re

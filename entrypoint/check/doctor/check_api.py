@@ -132,7 +132,7 @@ def _of_limits(request: Request) -> Iterator[Problem]:
 
 
 def _of_channels(request: Request) -> Iterator[Problem]:
-    """Yield what is wrong with a channel beside others, in its mode, or on the hosts of its groups."""
+    """Yield what is wrong with channels: names used twice, unknown groups, and modes that do not fit their source."""
     channels = list(request.body.get("InputDataConfig") or [])
     groups = {str(each.get("InstanceGroupName")) for each in request.groups}
     for name, count in Counter(str(each.get("ChannelName")) for each in channels).items():

@@ -242,7 +242,7 @@ def _of_channels(case: Case) -> Iterator[Finding]:
 
 
 def _needed(code: UserProgram, names: str) -> Iterator[tuple[str, Place]]:
-    """Yield the environment variables with such names that the script reads, unless it handles their absence."""
+    """Yield the variables, of those that match `names`, that the script reads without handling their absence."""
     for source, node, found in code.strings(names):
         outer = source.parents.get(node)
         read = isinstance(outer, ast.Subscript) and isinstance(outer.ctx, ast.Load)

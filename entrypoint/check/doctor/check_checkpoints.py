@@ -139,7 +139,7 @@ def _on_every_branch(uses: list[Use]) -> bool:
 
 
 def _decides(source: SourceFile) -> bool:
-    """Return whether a file does more by rank than print: choose or name a folder, return, or call a function."""
+    """Return whether a file uses the rank for more than printing: to name a folder, return, or call a function."""
     for node in ast.walk(source.tree):
         if _passes_who(source, node):
             return True
@@ -154,7 +154,7 @@ def _decides(source: SourceFile) -> bool:
 
 
 def _passes_who(source: SourceFile, node: ast.AST) -> bool:
-    """Return whether a function is told who calls it, `save(model, to, me == "chief")`, or a path names the process."""
+    """Return whether a call is passed who runs it (`save(model, to, me == "chief")`), or a path names the process."""
     if isinstance(node, ast.Call) and source.dotted(node.func).rpartition(".")[2] not in api.LOGS:
         return any(isinstance(each, ast.Compare) and _asks_who(source, each) for each in node.args)
     if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp | ast.JoinedStr)):

@@ -45,7 +45,7 @@ def of_names(case: Case) -> Iterator[Finding]:
 
 
 def _of_gone(case: Case) -> Iterator[Finding]:
-    """Yield names of gone.toml that the image's packages have no more, once each, unless the script is prepared."""
+    """Yield each row of gone.toml that the script uses, unless the script handles that the name is missing."""
     keras_3 = case.tensorflow >= (2, 16) and case.environment.get("TF_USE_LEGACY_KERAS") not in ("1", "True", "true")
     for row in read_table("gone")["names"]:
         if row.get("keras", "any") not in ("any", "3" if keras_3 else "2"):

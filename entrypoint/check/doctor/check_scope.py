@@ -92,7 +92,7 @@ def _of_loops(case: Case) -> Iterator[Finding]:
 
 
 def _trained(code: UserProgram, scopes: "Scopes") -> Iterator[tuple[SourceFile, ast.AST]]:
-    """Yield the expressions whose weights are trained: `model` of `model.fit(...)`, or of what gradients are for."""
+    """Yield the expressions whose weights are trained: `model` in `model.fit(...)`, or a model that gets gradients."""
     for source, call in code.nodes(ast.Call):
         if isinstance(call.func, ast.Attribute) and call.func.attr in _FITS:
             yield source, call.func.value
@@ -220,7 +220,7 @@ class Scopes:
         return found.pop() if len(found) == 1 else None
 
     def _sites(self, source: SourceFile, function: Function) -> Iterator[tuple[SourceFile, ast.AST | None]]:
-        """Yield the calls of a function; None where it is passed on, to be called by another."""
+        """Yield the calls of a function; None for each place that passes the function on."""
         for each in self._code.sources:
             for use in each.uses:
                 if use.kind is UseKind.IMPORT or not self._is_of(source, function, each, use.node):

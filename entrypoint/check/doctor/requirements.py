@@ -75,7 +75,7 @@ def requirements_of(case: Case) -> Requirements:
 
 
 def of_requirements(case: Case, brought: Requirements) -> Iterator[Finding]:
-    """Yield the requirements that a host would refuse, in its words, and how long a long list becomes."""
+    """Yield the requirements that a host would refuse, with its messages; warn if very many packages would come."""
     certain = tensorflow_of(case.image)
     for place, why in brought.refused:
         found, *instead = _REMEDY.split(why, maxsplit=1)

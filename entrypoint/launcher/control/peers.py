@@ -59,7 +59,7 @@ class Clock:
 
     @property
     def error(self) -> float:
-        """Return by how many seconds `offset` may be wrong: their time may be of any moment of the exchange."""
+        """Return the error of `offset` in seconds: the other host's time may be of any moment of the exchange."""
         return min(self._measured)[0] / 2 if self._measured else 0.0
 
 

@@ -133,7 +133,7 @@ class ThisHost:
         return [*before, events.Ended(name=spec.name, exit=exit, output=output, memory=shortage, wrote=wrote)]
 
     def _may_lack_memory(self, exit: Exit, output: str) -> bool:
-        """Return whether a process was killed, or a program or child of it: a pool's worker, a loader of data."""
+        """Return whether a process, or a child such as a pool's worker or a data loader, was killed."""
         if exit.clean or exit.code == 128 + signal.SIGKILL:
             return not exit.clean
         from entrypoint.launcher.outcome.native import lost_child  # here, since most jobs never need it

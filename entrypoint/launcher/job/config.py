@@ -185,7 +185,7 @@ def _parsed(hyperparameters: dict[str, Any], key: str, parse: Callable[[str], _K
 
 
 def _training_groups(mode: Mode, hyperparameters: dict[str, Any]) -> tuple[str, ...]:
-    """Return the names of the groups that the distribution is for; () if there is none, or it is for all."""
+    """Return the groups that the distribution is for; () without a distribution, or if it is for all groups."""
     key = params.DISTRIBUTION_INSTANCE_GROUPS
     is_given = hyperparameters.get(key) not in (*NOT_GIVEN, [])
     names = _parsed(hyperparameters, key, group_names) if is_given else ()

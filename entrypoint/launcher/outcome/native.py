@@ -99,7 +99,7 @@ class Reason(NamedTuple):
     end: int | None = None  # index behind its last line, if other output follows
 
     def then(self, error: str) -> str:
-        """Return the error, and the symptom that it led to."""
+        """Return the error, followed by the symptom that it led to."""
         return f"{clip(self.error, 250)}{THEN}{clip(error, 100)})"
 
 
@@ -189,7 +189,7 @@ def meaning(error: str, lines: Sequence[str]) -> str:
 
 
 def _exhausted(lines: Sequence[str]) -> str:
-    """Return the GPU whose memory is exhausted, as the allocator reports it; "" if it was the host's memory."""
+    """Return which GPU's memory is exhausted, as the allocator reports it; "" if no GPU's is."""
     on_gpus = [found for line in lines if _ON_GPU.search(line) and (found := _GPU.search(line))]
     if not on_gpus:
         return ""

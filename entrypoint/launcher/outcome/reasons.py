@@ -102,7 +102,7 @@ def that_ended_it(exit: Exit, printed: PrintedOutput) -> Chain | None:
 
 
 def printed_before(exit: Exit, printed: PrintedOutput) -> str:
-    """Return the exception after which a program printed its last lines and ended as Python does after one."""
+    """Return the exception after which a program printed more lines, if it ended as Python does after one."""
     if exit.code not in AFTER_ONE or not printed.last:
         return ""
     raised = came_out(printed.last)

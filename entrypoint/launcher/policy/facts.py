@@ -111,7 +111,7 @@ class Facts:
             self.note_cause(Cause(host=host, process="", what=what, error=error, details=details, code=code), now)
 
     def note_stop(self, now: float, at: float | None = None) -> bool:
-        """Note that the job must stop, or a better time of the stop's beginning. Return whether that is news."""
+        """Note that the job must stop, or that the stop began earlier than noted. Return whether the stop is new."""
         if self.outcome is not None:
             return False
         is_news = self.stopping_since is None
@@ -187,13 +187,13 @@ class Facts:
         return any(name in own.started or not stopping for name in left)
 
     def clean(self) -> bool:
-        """Return whether all that has ended here ended well. mpirun may have been killed when its work was done."""
+        """Return whether all ended processes here ended well, or were mpirun, killed after its work was done."""
         own = self.own
         killed = [name for name in own.having(Duty.LAUNCHER) if name in own.forced and self.all_ranks_ended_well()]
         return own.ended_well(*(name for name in own.deciding if name not in killed)) and own.ranks_ended_well()
 
     def rests(self) -> float | None:
-        """Return for how many seconds what remains here must only serve; 0: all has ended; None: some may work."""
+        """Return the seconds for which what remains here must only serve; 0: all has ended; None: some may work."""
         left, resting = [name for name in self.own.deciding if name not in self.own.ended], self.attempt.resting
         if self.done() or not left:
             return 0.0 if self.done() else None
@@ -261,7 +261,7 @@ class Facts:
         return self.outcome is not None and self.outcome.kind is Kind.SUCCEEDED
 
     def own_failure(self, *levels: Confidence) -> Noted | None:
-        """Return what went wrong here: of these levels, the first that is the least likely to be a symptom."""
+        """Return the failure of this host, of these levels, that is the least likely to be a symptom."""
         own = [noted for noted in self.attempt.causes if noted.cause.host == self.host]
         own = [noted for noted in own if not levels or noted.cause.confidence in levels]
         return min(own, key=lambda noted: noted.patience, default=None)

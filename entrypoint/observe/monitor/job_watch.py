@@ -98,11 +98,10 @@ class JobWatch:
         return found
 
     def look_last(self, own: Iterable[lines.Line]) -> list[lines.Line]:
-        """Give the last verdict.
+        """Give the last verdict. Return lines for the record.
 
-        Show the end on the live page if it is open, and remove the file that marks it as open.
-
-        By now, the records of all hosts that could send them are complete. Return lines for the record.
+        Show the end on the live page if it is open, and remove the file that marks it as open. By now, the records of
+        all hosts that could send them are complete.
         """
         self._read(own)
         outcome = self._view.outcome

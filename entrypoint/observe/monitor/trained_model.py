@@ -46,7 +46,7 @@ class TrainedModel(Value):
 
     @property
     def is_alone(self) -> bool:
-        """Return whether gradients were applied, and neither the framework nor Horovod has exchanged any before."""
+        """Return whether gradients were applied that neither the framework nor Horovod had exchanged before."""
         without = self.horovod == 0 or self.asks_for_scalars or (self.horovod == 1 and not (self.asked or self.tensors))
         return self.weights > 0 and not self.has_gradients_reduced and without and not self.others
 

@@ -131,7 +131,7 @@ class Exchanged(State):
         return self.is_quiet(model) and not recent
 
     def has_only_scalars(self, model: TrainedModel) -> bool:
-        """Return whether Horovod reduces only scalars, and the traffic is too small for anything else to do so."""
+        """Return whether Horovod reduces only scalars, and the traffic is too small for any exchange of gradients."""
         return model.asks_for_scalars and self.rate is not None and self.rate < WIDTH_BYTES * model.dense / 2
 
     def is_alone(self, model: TrainedModel, needed: float) -> bool:
@@ -178,7 +178,7 @@ class Exchanged(State):
 
 
 def _weights(model: TrainedModel) -> float:
-    """Return half of the bytes of the weights, and at least as many as workers send without training."""
+    """Return half of the weights' bytes, but no less than what workers send without training."""
     return WIDTH_BYTES * max(SMALL, model.dense) / 2
 
 

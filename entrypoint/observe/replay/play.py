@@ -29,7 +29,7 @@ EVENTS: dict[str, Any] = {name: kind for name, kind in vars(events).items() if k
 
 
 def rebuild(described: DescribedLine, gpus: int) -> tuple[Job, Plan]:
-    """Return the job of one host and its plan; `gpus`: the host's number. ConfigError if they cannot be rebuilt."""
+    """Return the job of one host and its plan; `gpus`: the host's GPUs. ConfigError if they cannot be rebuilt."""
     try:
         with tempfile.TemporaryDirectory() as folder:
             for name in FILES:

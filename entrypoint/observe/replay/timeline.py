@@ -28,7 +28,7 @@ class Recorded:
 
 
 def read_all(records: Mapping[str, bytes]) -> dict[str, Recorded]:
-    """Return each host's record, the coordinator's first; raise ConfigError if no record describes its job.
+    """Return each host's record, the coordinator's first. Raise ConfigError if no record describes the job.
 
     A host that was lost at its start may have no usable record, so it is left out.
     """
@@ -39,7 +39,7 @@ def read_all(records: Mapping[str, bytes]) -> dict[str, Recorded]:
 
 
 def read(record: bytes) -> Recorded | None:
-    """Parse a record; return None if it does not describe its job."""
+    """Parse a record; return None if it lacks the line that describes the job."""
     about, described, decided, outcome = lines.HostLine(), None, [], None
     for line in lines_of(record):
         match line:
@@ -154,7 +154,7 @@ def _ending(records: Mapping[str, bytes]) -> str:
 
 
 def _outcome(known: Mapping[str, Recorded]) -> lines.OutcomeLine | None:
-    """Return how the job ended, by the first host whose record says so."""
+    """Return how the job ended, by the first host whose record has that."""
     return next((each.outcome for each in known.values() if each.outcome), None)
 
 

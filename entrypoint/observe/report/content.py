@@ -216,7 +216,7 @@ def _stragglers(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:
 
 
 def _matrix(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:
-    """Return [from, to, bytes], where both ends have counted the larger count."""
+    """Return [from, to, bytes]. Where both ends have counted, bytes is the larger count."""
     sums: dict[tuple[int, int], float] = {}
     for host in job.hosts:
         me = index[host.name]
@@ -250,7 +250,7 @@ def _stacks(job: JobRecord) -> list[dict[str, Any]]:
 
 
 def _bill(job: JobRecord, price: float | None) -> dict[str, Any]:
-    """Return host-seconds by phase, in the order of a job. Idle are those in which hosts waited."""
+    """Return host-seconds by phase, in the order of a job. Host-seconds in which hosts waited are idle."""
     hosts = []
     for host in job.hosts:
         sums = dict.fromkeys(ORDER, 0.0)

@@ -225,7 +225,7 @@ class HostFigures:
 
 
 def read(name: str, data: bytes, zero: float, columns: Columns, every: int = 1) -> HostFigures:
-    """Return a record's figures. `zero`: the job's begin by this host's clock; `every`: read one of so many samples."""
+    """Return a record's figures. `zero`: the job's begin by this host's clock; `every`: read one sample of `every`."""
     host, wrong = HostFigures(name=name, columns=columns, zero=zero, every=every), 0
     for batch in batches(texts_of(data, host.problems), every):
         for line in parsed(batch):

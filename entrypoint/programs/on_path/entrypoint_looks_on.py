@@ -1,7 +1,7 @@
 """Count what a script trains and what Horovod reduces, and report it to the monitor of this host.
 
 It imports no framework. When the script imports one, a few of its functions are wrapped: optimizers' `apply_gradients`
-has the variables that are trained, Keras' callbacks count the steps of `fit`, and Horovod's reductions have a size.
+gets the variables that are trained, Keras' callbacks count the steps of `fit`, and Horovod's reductions have a size.
 Horovod's own threads get a name. Only numbers are reported. If something fails here it is left out, and the training
 goes on as without it.
 
@@ -199,7 +199,7 @@ def strategy() -> tuple[str, int]:
 def exchanges_unseen(fit_steps: int) -> bool:
     """Return whether this process may exchange gradients in a way that is not seen here.
 
-    One is a loop on JAX, in processes that are joined: its arrays may be spread over all of them.
+    A loop on JAX may do so in processes that are joined: its arrays may be spread over all of them.
     """
     distributed = sys.modules.get("jax._src.distributed")
     is_joined = bool(distributed and distributed.global_state.client is not None)
@@ -288,7 +288,7 @@ def threads() -> set[str]:
 def threads_named(*_: Any) -> Iterator[None]:
     """Name the threads that Horovod starts: those that begin during `hvd.init()`, and threads that these start later.
 
-    They poll while they wait for other ranks. By their name, the monitor does not take that for work.
+    They poll while they wait for other ranks. The name keeps the monitor from taking that for work.
     """
     before = threads()
     try:
@@ -340,7 +340,7 @@ def within(owner: Any, name: str, context: Callable[..., contextlib.AbstractCont
 
 
 def mirrored(module: Any) -> None:
-    """Change what makes MultiWorkerMirroredStrategy."""
+    """Wrap the function that makes MultiWorkerMirroredStrategy: keep SIGTERM, and note the workers."""
     within(module.CollectiveAllReduceExtended, "__init__", sigterm_kept)
     within(module.CollectiveAllReduceExtended, "__init__", workers_noted)
 
@@ -435,7 +435,7 @@ def send() -> bool:
 
 
 def changed() -> None:
-    """Count a change, and start the thread that reports if none does yet."""
+    """Count a change, and start the thread that reports if it does not run yet."""
     SEEN.changes += 1
     if not SEEN.reports:
         SEEN.reports = True

@@ -199,7 +199,7 @@ def _is_lazy(module: object) -> bool:
 
 
 def _whole(module: Any) -> Any:
-    """Return the module itself for one that TensorFlow loads at its first use."""
+    """Return the module itself for a stand-in that TensorFlow loads at its first use."""
     if not _is_lazy(module):
         return module
     dir(module)
@@ -278,7 +278,7 @@ def begin(folder: Path, package: str) -> UsersFinder:
 
 
 def begin_again() -> None:
-    """Do the same in a Python that the program has started, and redirect the imports of the user's program there."""
+    """Do the same as `begin` in a Python that the program has started. Redirect the imports of the user's program."""
     finder = begin(Path(os.environ[FOLDER]), os.environ[PACKAGE])
 
     def import_for(

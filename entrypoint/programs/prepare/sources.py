@@ -88,7 +88,7 @@ def _from_channel(channel: Path, program: str, code: Path) -> None:
 
 
 def _copy(folder: Path, code: Path) -> None:
-    """Copy a folder, with what its links lead to. Raise Unusable before anything is written if that would not end."""
+    """Copy a folder and the targets of its links. Raise Unusable, before anything is written, if that had no end."""
     from archives import check_space  # imports tarfile, and most jobs have their code in its folder
 
     size = 0

@@ -1,7 +1,7 @@
 """Compute SM_* as sagemaker-training sets them for a script, without importing that library.
 
-Names and values are those of `sagemaker_training/environment.py`, 5.1.4. docs/differences.md lists differences, and
-tests/unit/launcher/plan/test_parity.py compares both, and 4.9.0.
+Names and values are those of `sagemaker_training/environment.py`, 5.1.4. docs/differences.md lists differences.
+tests/unit/launcher/plan/test_parity.py compares ours with that version, and with 4.9.0.
 """
 
 import json
