@@ -236,7 +236,7 @@ def _options() -> "tf.train.CheckpointOptions":
 
 
 def _make(directory: str) -> None:
-    """Create the directory; for a URI, import tensorflow_io if it is installed. DataError if that fails."""
+    """Create the directory; for a URI, import tensorflow_io if it is installed. Raise DataError if that fails."""
     if "://" in directory and importlib.util.find_spec("tensorflow_io"):
         importlib.import_module("tensorflow_io")  # registers its file systems
     try:

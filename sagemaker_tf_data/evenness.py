@@ -198,7 +198,7 @@ def _gather(numbers: Sequence[int]) -> list[list[int]]:
 
 
 def _with_jax() -> bool:
-    """Return whether several processes train with JAX. DataError if the script has not initialised it."""
+    """Return whether several processes train with JAX. Raise DataError if the script has not initialised it."""
     several = jax_processes.COORDINATOR in os.environ and places.horovod() is None and places.ranks() > 1
     if several and not jax_processes.is_initialized():
         raise DataError(f"{places.ranks()} processes, but JAX is not initialised: call initialize_jax() first")
@@ -206,7 +206,7 @@ def _with_jax() -> bool:
 
 
 def _horovod() -> Any:
-    """Return Horovod if there are several ranks, else None. DataError if the script has not initialised it."""
+    """Return Horovod if there are several ranks, else None. Raise DataError if the script has not initialised it."""
     hvd = places.horovod()
     if hvd is None and places.ranks() > 1 and jax_processes.COORDINATOR not in os.environ:
         raise DataError(f"{places.ranks()} ranks, but Horovod is not initialised: call hvd.init() first")

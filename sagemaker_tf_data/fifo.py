@@ -246,7 +246,7 @@ class _Wait:
         return time.monotonic() - self._began
 
     def look(self, what: str, why: str) -> None:
-        """Log or raise if it is time to; ProgramEnded if the main thread has ended."""
+        """Log or raise if it is time to. Raise ProgramEnded if the main thread has ended."""
         if self.seconds > self.patience:
             raise DataError(f"{what}, since {_clock(self._since)}, for {self.seconds:.0f} s. {why}")
         if not threading.main_thread().is_alive():

@@ -1,4 +1,4 @@
-"""Provide TensorFlow and NumPy, each of which is imported when something of it is used for the first time.
+"""Provide TensorFlow and NumPy, and import each at the first use of something in it.
 
 So a script may set TensorFlow's variables, and choose its GPU, after it has imported this package.
 """

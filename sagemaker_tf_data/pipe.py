@@ -98,7 +98,7 @@ def records(fifo: Fifo, record_format: str) -> "tf.data.Dataset":
 
 
 def passes_of(channel: str | None, patience: float) -> Passes:
-    """Return the passes of a channel; DataError if it is not in Pipe mode."""
+    """Return the passes of a channel. Raise DataError if it is not in Pipe mode."""
     found = channel_of(channel)
     found.need("Pipe")
     return Passes(found, _state_folder(), patience)
@@ -145,7 +145,7 @@ def _generated(pieces: Callable[[], Iterator[Any]], record_format: str) -> "tf.d
 
 
 def _records(pieces: "tf.data.Dataset", record_format: str) -> "tf.data.Dataset":
-    """Return the records of pieces, of which one is made while another is read: `chunks.of_tfrecords` relies on it."""
+    """Return the records of pieces. One piece is made while another is read: `chunks.of_tfrecords` relies on it."""
     pieces = pieces.prefetch(1)
     if record_format == "TFRecord":
         # tf.distribute's automatic sharding searches flat_map and map for a reader of files. It would distribute our
@@ -217,7 +217,7 @@ def _reader(given: str | None) -> str:
 
 
 def patience_of(given: float | None) -> float:
-    """Return seconds: `given`, else $SAGEMAKER_TF_DATA_PATIENCE, else 1800. DataError if they are not above 0."""
+    """Return seconds: `given`, else $SAGEMAKER_TF_DATA_PATIENCE, else 1800. Raise DataError if they are not above 0."""
     text = os.environ.get(PATIENCE) or "1800"
     try:
         seconds = float(text) if given is None else given

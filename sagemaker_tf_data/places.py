@@ -69,7 +69,7 @@ def ranks(environ: Mapping[str, str] = os.environ) -> int:
 
 
 def tf_config(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """Return TF_CONFIG, checked as far as it is used here; {} if it is not set or names no cluster."""
+    """Return TF_CONFIG; {} if it is not set or names no cluster. Only what is used here is checked."""
     text = environ.get("TF_CONFIG") or "{}"
     try:
         config = json.loads(text)

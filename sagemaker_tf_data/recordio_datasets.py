@@ -234,7 +234,7 @@ def _split_by(unpack: Callable[[bytes], Any]) -> chunks.Split:
 
 
 def _column(map_: str, name: str, spec: Any) -> Column:
-    """Return the column that a spec requests; DataError if no record can have it."""
+    """Return the column that a spec requests. Raise DataError if no record can have it."""
     sparse = isinstance(spec, tf.SparseTensorSpec)
     dtypes = {dtype for _, dtype, _ in protobuf_record.TENSORS.values()} | (set() if sparse else {"string"})
     known = (sparse or isinstance(spec, tf.TensorSpec)) and spec.shape.is_fully_defined() and spec.dtype.name in dtypes

@@ -11,7 +11,7 @@ DEPTH = 4  # levels that `file_names` lists in a graph: the channel's folder, an
 
 
 def shard(dataset: "tf.data.Dataset", channel: str | None = None) -> "tf.data.Dataset":
-    """Return this process's records, or file names, of `dataset`: those whose number modulo N is I.
+    """Return this process's records, or file names, of `dataset`: each one whose number modulo N is I.
 
     The launcher sets N and I for the channel (ENTRYPOINT_SHARDS); otherwise they follow from the ranks and the
     channel's S3DistributionType. N is 1 if no other process reads the channel's data. Call it before `shuffle`, while

@@ -165,7 +165,7 @@ def _is_noun(word: str) -> bool:
 
 
 def _run_together(word: str) -> list[str]:
-    """Return the words of a name that is written as one word; [] if it is a single word, as far as known."""
+    """Return the words of a name that is written as one word; [] if it is not known to have several."""
     if word in _WRITTEN_AS_ONE:
         return list(_WRITTEN_AS_ONE[word])
     found = _RUN_TOGETHER.match(word)

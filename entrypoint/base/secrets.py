@@ -227,7 +227,7 @@ def _forms(value: str) -> set[str]:
 
 
 def _after(name: str, value: str) -> re.Pattern[bytes]:
-    """Return a pattern for a value after its name.
+    """Return a pattern that finds a value after its name.
 
     It finds `name=value`, `"name": "value"`, `--name value` and `'--name', 'value'`.
     """

@@ -1,4 +1,4 @@
-"""Hold what a check has found: how bad it is, what is there, what to do, and in which file and line."""
+"""Describe a result of a check: how bad it is, what was found, what to do, and in which file and line."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -100,7 +100,7 @@ def _filled(template: str, words: Mapping[str, str]) -> str:
 
 
 def _write(folder: Path, texts: Mapping[str, str]) -> None:
-    """Write the files. ConfigError if the folder is not empty, or cannot be written to; nothing is overwritten."""
+    """Write the files, and overwrite none. Raise ConfigError if the folder is not empty, or cannot be written to."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if found := sorted(path.name for path in folder.iterdir()):

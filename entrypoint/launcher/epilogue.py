@@ -76,7 +76,7 @@ def in_full(facts: Facts, outcome: Outcome, tails: Mapping[str, str], now: float
 
 
 def _causes(facts: Facts, most: int) -> list[str]:
-    """Return everything that was reported to go wrong, in the order in which it happened."""
+    """Return all reported causes of failure, in the order in which they happened."""
     noted = sorted([*facts.history, *facts.attempt.causes], key=lambda each: (each.attempt, each.at))
     if not noted:
         return []
@@ -89,7 +89,7 @@ def _causes(facts: Facts, most: int) -> list[str]:
 
 
 def _exits(facts: Facts, most: int) -> list[str]:
-    """Return how processes ended: those of all hosts on the coordinator, its own on a follower."""
+    """Return how processes ended: of all hosts on the coordinator, of this host on a follower."""
     rows = [("second", "process", "how it ended")]
     count = 0
     for host in facts.plan.hosts:

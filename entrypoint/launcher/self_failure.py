@@ -164,7 +164,7 @@ def end_without_log(error: Exception, signals: list[int]) -> int:
 
 
 def _known_job() -> Job | None:
-    """Return the job, as far as a wrong configuration allows to read it."""
+    """Return the job as far as it can be read in spite of a wrong configuration."""
     return read_what_can_be(places.base_folder(), os.environ, places.DEFAULT_RUN)[0]
 
 

@@ -4,10 +4,10 @@ It takes what `python` takes: `as_jax.py train.py ARGUMENT...` or `as_jax.py -m 
 itself. When the program does,
 
 - `jax.distributed.initialize()` without arguments finds the coordinator, as it does under Slurm;
-- gloo connects by the address that the other hosts know. By itself it takes the address of the machine's own name, which
-  in a container may be unknown, or another one;
-- SIGTERM ends the program or calls the program's handler. jax would put its own handler there; only a program that calls
-  `reached_preemption_sync_point` needs that one, and gets it at its first call;
+- gloo connects by the address that the other hosts know. By itself it takes the address of the machine's own name,
+  which in a container may be unknown, or another one;
+- SIGTERM ends the program or calls the program's handler. jax would put its own handler there. Only a program that
+  calls `reached_preemption_sync_point` needs that one, and gets it at its first call;
 - a program that fails ends at once. Without this, jax waits 300 s for the other processes, which wait for this one.
 """
 

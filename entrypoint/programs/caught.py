@@ -80,7 +80,7 @@ def line_of_script() -> int:
 
 
 def keep_in(event: str, args: object) -> None:
-    """Refuse what would leave this machine, or start a program that could."""
+    """Refuse whatever would send data out of this machine, or start a program that could."""
     if event in REFUSED:
         raise PermissionError(f"`entrypoint doctor` lets a launch script neither connect nor start programs: {event}")
 

@@ -37,7 +37,7 @@ def now() -> float:
 
 
 def set_zero(zero: float | None = None) -> None:
-    """Set ZERO to that of another process of this host, or by the wall clock as it is now."""
+    """Set ZERO to the value of another process of this host, or by the wall clock as it is now."""
     global ZERO
     ZERO = time.time() - time.monotonic() if zero is None else zero
 
@@ -159,7 +159,7 @@ class HostLine(Line, positional=0):  # the host and its job; later lines add wha
     channels: Mapping[str, ChannelFacts] | None = None  # by name
 
     def updated(self, later: "HostLine") -> "HostLine":
-        """Return these facts, with those of a later line."""
+        """Return a line with these facts and those of a later line."""
         return replace(self, **{name: value for name in self.named if (value := getattr(later, name)) is not None})
 
 

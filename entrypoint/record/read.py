@@ -91,7 +91,7 @@ def count_lines(data: bytes) -> float:
 
 
 def batches(texts: Iterator[bytes], every: int) -> Iterator[list[bytes]]:
-    """Yield lines in batches; of samples and metrics, only those of each `every`th sample, and lines with NaN."""
+    """Yield lines in batches. Of samples and metrics, keep every `every`th sample's only, and lines with NaN."""
     batch: list[bytes] = []
     count = 0
     for line in texts:

@@ -75,7 +75,7 @@ def serve(environment: Mapping[str, str], early_signals: list[int]) -> int:
 
 
 def _allow_files() -> None:
-    """Raise the limit of open files as far as we need it, and may."""
+    """Raise the limit of open files to what we need, or to the highest that is allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * MOST_CONNECTIONS
     if soft < wanted:

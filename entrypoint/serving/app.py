@@ -158,7 +158,7 @@ def make_app(service: Service) -> Any:
 
 
 def _accepted(asked: Any, default: str) -> str:
-    """Return which of our types the Accept header takes; the default if there is none, or it takes anything."""
+    """Return the type of ours that the Accept header takes; the default without a header, or if it takes anything."""
     asked = type(asked)([(kind.partition(";")[0], quality) for kind, quality in asked])  # without a charset
     kind = default if not asked or asked.best == "*/*" else asked.best_match(ACCEPTED)
     if kind not in ACCEPTED:

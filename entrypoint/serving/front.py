@@ -33,7 +33,10 @@ def error(status: int, why: str) -> Answer:
 
 
 def connect(count: int, limit: float) -> tuple[list[Connection], list[Connection]]:
-    """Return our ends of connections and those of the model's process. We give up writing after `limit` seconds."""
+    """Return our ends of the connections, and the ends of the model's process.
+
+    A write is given up after `limit` seconds.
+    """
     pairs = [socket.socketpair() for _ in range(count)]
     for ours, _ in pairs:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(limit), 0))

@@ -131,7 +131,7 @@ class _Connection(HTTPChannel):
         return not (self.requests or self.total_outbufs_len or self.close_when_flushed or self.will_close)
 
     def dismiss(self, status: int, why: str, now: bool = False) -> None:
-        """Close a connection none of whose requests is being answered, with the reason if a request has begun."""
+        """Close a connection that waits for no answer. If a request has begun, send the reason first."""
         if self.request is not None and self.is_half():
             line, ((name, value),), body = error(status, why)
             head = f"HTTP/1.1 {line}\r\n{name}: {value}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"

@@ -1,4 +1,4 @@
-"""Define what a model looks like from outside: signatures with named tensors, and one method that predicts.
+"""Define the interface of a model: signatures with named tensors, and one method that predicts.
 
 Load one with TensorFlow: a SavedModel with its signatures, or a file of Keras, which is converted first.
 """

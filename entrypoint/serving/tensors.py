@@ -52,7 +52,7 @@ def compact(rows: list[Any]) -> Any:
 
 
 def joined(blocks: Iterable[Any]) -> Any:
-    """Return blocks of rows, some of which are arrays, as one array, or else as a list."""
+    """Return blocks of rows, of which some are arrays, as one array, or else as one list."""
     every = list(blocks)
     shapes = {block.shape[1:] if isinstance(block, np.ndarray) else None for block in every}
     kinds = {block.dtype.kind for block in every if isinstance(block, np.ndarray)}

@@ -102,12 +102,12 @@ class Engine(ABC):
     def inject(self, fault: Fault, host: str, pid: int) -> bool:
         """Inject a fault into a running host (`pid`: its command's). Return False if the target does not exist yet.
 
-        FaultFailed if it cannot be injected. Not called for faults that exist from the start.
+        Raise FaultFailed if it cannot be injected. Not called for faults that exist from the start.
         """
 
     @abstractmethod
     def heal(self, fault: Fault, host: str, pid: int | None) -> None:
-        """End a temporary fault; `pid` is None if the host is gone. FaultFailed if it cannot be ended."""
+        """End a temporary fault; `pid` is None if the host is gone. Raise FaultFailed if it cannot be ended."""
 
 
 class FaultFailed(Exception):

@@ -63,7 +63,7 @@ class Fault:
 
 
 def parse_fault(text: str, hosts: Sequence[str]) -> Fault:
-    """Return the fault that `text` describes for a job on `hosts`; ConfigError in one line if it is malformed."""
+    """Return the fault that `text` describes for a job on `hosts`. Raise ConfigError in one line if it is malformed."""
     try:
         return _parse(text, hosts)
     except ValueError as problem:

@@ -86,7 +86,7 @@ class HostRunner:
         return self.exits
 
     def _start_due(self) -> None:
-        """Start the hosts whose time has come: all at once, except for those that a fault delays."""
+        """Start the hosts that are due: all at once, except for hosts that a fault delays."""
         for folder in list(self.waiting):
             while not self.happened.empty():
                 self._hear(wait=0)

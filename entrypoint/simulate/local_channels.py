@@ -91,7 +91,7 @@ class LocalChannel:
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
-        """Return the source's entries in order of keys or of a manifest's lines. ConfigError if it cannot be read."""
+        """Return the source's entries, by keys or by a manifest's lines. Raise ConfigError if it cannot be read."""
         try:
             if self.attributes:
                 return tuple(self._lines())
@@ -212,7 +212,10 @@ class LocalChannel:
 
 
 def parse_channel(word: str, mode: ChannelMode = ChannelMode.FILE) -> LocalChannel:
-    """Read `NAME=FOLDER[,OPTION=VALUE]...`; ConfigError if it is malformed. With a / at its end, all is the folder."""
+    """Read `NAME=FOLDER[,OPTION=VALUE]...`; a word that ends with / is a folder alone.
+
+    Raise ConfigError if malformed.
+    """
     name, equals, rest = word.partition("=")
     if not (name and equals and rest):
         raise ConfigError(f"--channel has {word!r}; wanted name=value, the value a folder")

@@ -164,7 +164,7 @@ def taken(
 ) -> Iterator[Taken]:
     """Make a folder, empty and marked as ours, and hold it until the end. If the job is refused, empty it again.
 
-    ConfigError, which begins with `what`, if another run holds it, or if it has files,
+    Raise ConfigError, which begins with `what`, if another run holds it, or if it has files,
     among them `reads`: what the job reads. With `replaces`, an earlier run's files are removed, but for `spared`:
     mounts below the folder, which are not ours to remove.
     """
@@ -222,7 +222,7 @@ def _remove(path: Path, spared: Sequence[Path]) -> None:
 
 
 def read_below(job: LocalJob, path: Path) -> list[Path]:
-    """Return what a job reads that is this folder, or lies in it."""
+    """Return the paths that a job reads and that are this folder, or lie in it."""
     folders = [job.source, *([job.checkpoints] if job.checkpoints else [])]
     found = [folder for folder in folders if lies_in(folder, path)]
     return found + [channel.source for channel in job.channels if channel.reads(path)]

@@ -59,7 +59,7 @@ class UseKind(Enum):
 
 
 class SourceFile:
-    """Hold one file. It is parsed when its tree is first asked for; the tree is empty if Python cannot parse it."""
+    """Hold one file. It is parsed at the first use of its tree, which is empty if Python cannot parse the file."""
 
     def __init__(
         self, shown: str, text: str, path: Path = Path(), exported: bool = False, body: list[ast.stmt] | None = None
@@ -188,7 +188,7 @@ class SourceFile:
         return found
 
     def assigned(self, node: ast.Name | ast.Attribute) -> list[Assignment]:
-        """Return what may be assigned to a name in its function, else in its module; to `self.x`, in its class."""
+        """Return the values assigned to a name in its function, else in its module; for `self.x`, in its class."""
         written = ast.unparse(node)
         known = self.assignments.get(written, [])
         if isinstance(node, ast.Attribute):

@@ -121,7 +121,7 @@ def _of_mode(strategy: str, place: Place, mode: str) -> Doubt:
 
 
 def _of_xla(code: UserProgram) -> Iterator[Doubt]:
-    """Yield a doubt for each file with optimizers of Keras 2 whose steps XLA compiles where a GPU is seen.
+    """Yield a doubt for each file whose optimizers of Keras 2 have steps that XLA compiles where a GPU is seen.
 
     XLA takes no variable of another device. With parameter servers the learning rate is on one of them, and each weight
     on any of them, so the first step fails.

@@ -35,7 +35,7 @@ def of_data(case: Case) -> Iterator[Finding]:
 
 
 def _sharded_by_s3(case: Case) -> list[str]:
-    """Return the channels of which SageMaker gives each host a different part."""
+    """Return the channels with ShardedByS3Key: each host gets a different part of these."""
     return [name for name, each in case.channels.items() if each.get("S3DistributionType") == "ShardedByS3Key"]
 
 

@@ -119,7 +119,7 @@ def _only_reports(source: SourceFile, body: Sequence[ast.stmt], depth: int = 2) 
 
 
 def _function(source: SourceFile, call: ast.Call) -> ast.FunctionDef | None:
-    """Return the function at the top level of the file that a call names; None if there is none."""
+    """Return the function at the top level of the file that a call names; None without such a function."""
     name = call.func.id if isinstance(call.func, ast.Name) else ""
     return next((each for each in source.tree.body if isinstance(each, ast.FunctionDef) and each.name == name), None)
 

@@ -1,4 +1,4 @@
-"""Check that what a script trains is made in its strategy's scope, and that its steps run in the strategy.
+"""Check that a script makes what it trains in its strategy's scope, and runs its steps in the strategy.
 
 Calls are followed through functions, methods and modules. What cannot be followed is not reported.
 """
@@ -149,7 +149,7 @@ class Scopes:
         return False
 
     def _is_scope(self, source: SourceFile, context: ast.AST, depth: int = 0) -> bool | None:
-        """Return whether a context is a strategy's scope; None if that is not known, as of a parameter."""
+        """Return whether a context is a strategy's scope; None if that is not known, as for a parameter."""
         calls = [source.dotted(call.func) for call in calls_in(context)]
         if any("scope" in name.rpartition(".")[2] and not matches(f".{name}", _OTHER_SCOPES) for name in calls):
             return True

@@ -35,7 +35,7 @@ class Described:
 
     @property
     def program(self) -> tuple[str, str]:
-        """Return (program, folder) as the launch script gave them, else the program of the job; "" if there is none."""
+        """Return (program, folder) as given by the launch script, else the job's program; "" without a program."""
         launch = self.request.launch
         source = json.loads(launch.uploads.get(SOURCE) or "{}")
         program = launch.entry_point or source.get("entry_script") or (self.job.program.name if self.job else "")

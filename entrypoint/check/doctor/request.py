@@ -18,7 +18,7 @@ _SPELLED = {"VolumeSizeInGb": "VolumeSizeInGB", "Hyperparameters": "HyperParamet
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """Hold what a launch script passed to an SDK and its request does not show."""
+    """Hold what a launch script passed to an SDK, as far as its request does not show it."""
 
     sdk: str = ""  # v2, v3, or nothing: boto3
     maker: str = ""  # the class

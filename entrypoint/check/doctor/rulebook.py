@@ -42,7 +42,7 @@ def rules() -> dict[str, CheckRule]:
 
 
 def variant(name: str, of: str) -> str:
-    """Return the key of a rule's variant for a case; that of the rule itself if it has none."""
+    """Return the key of a rule's variant for a case; the key of the rule itself if it has no such variant."""
     return f"{name}/{of}" if f"{name}/{of}" in rules() else name
 
 

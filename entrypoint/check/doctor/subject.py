@@ -1,4 +1,4 @@
-"""Collect what is known of a job when its script is checked: from its request, else from what the script uses."""
+"""Collect the known facts of a job when its script is checked: from its request, else from the script's code."""
 
 import ast
 import re

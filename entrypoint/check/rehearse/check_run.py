@@ -247,7 +247,7 @@ def of_speed(case: Rehearsal) -> Iterator[Finding]:
 
 
 def of_memory(case: Rehearsal) -> Iterator[Finding]:
-    """Compare the most memory that a host used with that of the instance type."""
+    """Compare the peak of a host's memory with the memory of the instance type."""
     run = case.plain
     if not any(host.memory for host in run.hosts):
         return

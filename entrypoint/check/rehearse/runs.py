@@ -44,7 +44,7 @@ def run(job: LocalJob, engine: Engine, log: Path, moment: Moment, kept: list[Pat
     """Run the job to its end with its output in `log`. Inject its faults once `moment`, which is polled, returns True.
 
     `own_files`: each host gets copies of its channels' files, whose access times show which ones it reads.
-    KeyboardInterrupt is raised again once the job has been stopped; ConfigError or CodeError if it cannot start.
+    KeyboardInterrupt is raised again once the job has been stopped. Raise ConfigError or CodeError if it cannot start.
     """
     result = log.with_suffix(".json")
     lines.set_zero()  # by the wall clock, as the launchers of this run do

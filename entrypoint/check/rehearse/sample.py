@@ -95,14 +95,14 @@ def take(origin: Origin, records: int, most_bytes: int = MOST_BYTES) -> ChannelS
 
 
 def spread(files: Sequence[DataFile], most: int) -> Sequence[DataFile]:
-    """Return at most so many files, evenly spread over the list, so that all folders are represented."""
+    """Return at most `most` files, evenly spread over the list, so that all folders are represented."""
     if len(files) <= most:
         return files
     return [files[number * len(files) // most] for number in range(most)]
 
 
 def as_files(channel: LocalChannel) -> LocalChannel:
-    """Return the channel with a manifest as source: each host then gets its own files, whose reads can be noted."""
+    """Return the channel with a manifest as source: each host gets files of its own, so that reads can be noted."""
     if channel.mode is ChannelMode.PIPE:
         return channel
     keys = [entry.key for entry in channel.entries]
@@ -149,7 +149,7 @@ def cut(source: ByteSource, target: IO[bytes], name: str, most: int, room: int) 
     """Copy the first `most` records, up to about `room` bytes; return (kind, records, bytes of the source).
 
     A whole file is one record, of which little more than `room` bytes are copied. The copy of a compressed file is
-    compressed. ConfigError if a record is not whole.
+    compressed. Raise ConfigError if a record is not whole.
     """
     head = io.BufferedReader(_Raw(source), BUFFER_BYTES)
     kind = kind_of(name, head.peek()[:HEAD_BYTES])

@@ -83,7 +83,7 @@ class HostNames:
             return list(self._found[host.name])
 
     def note_reached(self, host: Host, address: str) -> None:
-        """Note by which address a host was reached, so that it is the first to be tried."""
+        """Note the address by which a host was reached, so that it is tried first."""
         with self._changed:
             self._note_found(host.name, [address, *self._found.get(host.name, [])])
 
@@ -112,7 +112,7 @@ class HostNames:
             self._look(self._next())
 
     def _next(self) -> str:
-        """Wait for a name to look up: urgent ones, for which a thread is kept, then those that were never found."""
+        """Wait for a name to look up: urgent names, for which a thread is kept, before names that were never found."""
         with self._changed:
             while True:
                 now = self._clock()

@@ -135,7 +135,7 @@ class Peers:
             threading.Thread(target=knock, args=(address,), name="knock", daemon=True).start()
 
     def flush(self, within: float) -> None:
-        """Wait, for at most so many seconds, until the coordinator has the last report."""
+        """Wait until the coordinator has the last report, for at most `within` seconds."""
         self._delivered.wait(within)
 
     def _keep_reporting(self) -> None:
@@ -229,7 +229,7 @@ class Peers:
             link.close()
 
     def _listen(self, link: socket.socket, body: bytes) -> None:
-        """Take what comes over our link until it ends. Then report at once, so that the coordinator notices us."""
+        """Read messages from our link until it ends. Then report at once, so that the coordinator notices us."""
         coordinator = self._cluster.coordinator.name
         ended: Event = events.LinkEnded(host=coordinator)
         with link:  # closed only when the end was put: to whoever reports meanwhile it is one that has ended

@@ -26,7 +26,7 @@ class Records:
         self._lock = threading.Lock()  # a piece that was given up and its next attempt may come together
 
     def take(self, path: str, hosts: Container[str], piece: bytes) -> bytes:
-        """Add a piece to the record of one of these hosts. Return how much is here, and what is wanted of that host.
+        """Add a piece to the record of one of these hosts. Return its length here, and the requests to that host.
 
         A piece that does not begin where the record ends is not taken: the answer shows where to continue.
         """
@@ -66,7 +66,7 @@ class Records:
 
 
 def store(job: Job, say: Callable[[str], None]) -> Records | None:
-    """Return the store for the followers' records; None on followers, and if nothing is recorded."""
+    """Return the store for the followers' records; None on followers, and without records."""
     if not (job.settings.monitor and job.cluster.is_coordinator):
         return None
     followers = {host.name for host in job.cluster.followers}

@@ -84,7 +84,7 @@ class ThisHost:
     def next_events(
         self, until: float, awaited: Sequence[ProcessSpec], attempt: int | None, hold_ranks: bool
     ) -> list[tuple[Event, ...]]:
-        """Return what happened next and what follows from it. Each tuple holds events that came together.
+        """Return the next events, and those that follow from them. Each tuple holds events that came together.
 
         `until`: when to return at the latest. `awaited`: processes whose ports others wait for. `attempt`: the one
         whose ranks may start now, if any. `hold_ranks`: mpirun must not see which ranks have ended.

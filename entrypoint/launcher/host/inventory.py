@@ -1,4 +1,4 @@
-"""List what this host leaves in the folders that SageMaker packs, with limits on time, reading and length."""
+"""List the files of this host in the folders that SageMaker packs, with limits on time, reading and length."""
 
 import json
 import os

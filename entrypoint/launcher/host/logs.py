@@ -1,4 +1,4 @@
-"""Write every line that reaches stdout: the launcher's own and those of its processes, whole and labelled.
+"""Write every line that reaches stdout: the launcher's lines and those of its processes, whole and labelled.
 
 One thread reads the pipes of all processes; the sink's thread writes. So nothing waits for the reader of our stdout,
 except the processes when too much output is unwritten. Whole lines are written at a time, so lines of different
@@ -273,7 +273,7 @@ class Log:
 
 
 def _not_shown(text: bytes, shown: int) -> bytes:
-    """Return what is still to be shown of a text whose beginning is in the log: all, if that line has grown."""
+    """Return the rest of a text whose beginning is in the log; the whole text if that line has grown."""
     over = _OVER.match(text, shown) if shown else None
     return text[over.end() :] if over else text
 

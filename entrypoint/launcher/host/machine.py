@@ -132,7 +132,7 @@ def read(folder: Path, *names: str) -> str:
 
 
 def most_processes() -> int | None:
-    """Return the least limit of processes and threads of our group and its ancestors; None if there is none."""
+    """Return the lowest limit of processes and threads in our group and its ancestors; None without a limit."""
     limits = [read(folder, "pids.max").strip() for group in groups("pids") for folder in group]
     return min((int(most) for most in limits if most.isdecimal()), default=None)  # "max" is no limit
 

@@ -79,7 +79,7 @@ class Sink:
                     self._write_until(time.monotonic() + (0.0 if self.is_stalled else ALONE_SECONDS))
 
     def wait_for_space(self, seconds: float, limit: int = LIMIT_BYTES) -> None:
-        """Wait for at most so many seconds until less than `limit` waits."""
+        """Wait until fewer than `limit` bytes are unwritten, for at most `seconds`."""
         with self._lock:
             self._emptied.wait_for(lambda: self.waiting < limit, seconds)
 

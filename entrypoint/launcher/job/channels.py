@@ -1,4 +1,4 @@
-"""Decide which records of which channel each process reads: groups of channels, the matrix, ENTRYPOINT_SHARDS.
+"""Decide which process reads which records of each channel: groups of channels, the matrix, ENTRYPOINT_SHARDS.
 
 Pure. All training processes of a host share a channel, or each has a channel of its own out of a group: channels called
 train, train-1, train-2 ..., as many as a host has training processes. Together they read every record once. A process
@@ -85,7 +85,7 @@ class Source(Value):
 
     @property
     def shard_of(self) -> str:
-        """Return which number selects the shard: that of the "host", "local rank" or "rank", or "nothing"."""
+        """Return which number selects the shard: of the "host", the "local rank" or the "rank", or "nothing"."""
         sharded = self.channels[0].distribution is Distribution.SHARDED
         if self.own_data:
             return "nothing" if sharded else "host"
@@ -111,7 +111,7 @@ class Channels(Value):
     groups: tuple[tuple[str, ChannelGroup], ...] = ()  # (stem, or "" for all groups; what they hold)
 
     def shards(self, reader: Reader | None) -> dict[str, dict[str, Any]]:
-        """Return what a process reads, by source. One that does not train reads each channel from start to end."""
+        """Return what a process reads, by source. A process that does not train reads each channel completely."""
         if reader is None:
             parts = {channel.name: (channel, 1, 0) for channel in self.all}
         else:

@@ -238,7 +238,7 @@ def _smdistributed(hyperparameters: dict[str, Any]) -> bool:
 
 
 def _mode(settings: Settings, hyperparameters: dict[str, Any], smdistributed: bool) -> tuple[Mode, bool]:
-    """Return (mode, whether it was asked for by name): from our setting, else from the switches of SageMaker's SDK."""
+    """Return (mode, whether it was set by name): from our setting, else from the switches of SageMaker's SDK."""
     switches = {**SWITCHES, Mode.MPI: SMDDP_ENABLED} if smdistributed else SWITCHES
     asked: dict[Mode, str] = {} if settings.mode is Mode.AUTO else {settings.mode: f"ENTRYPOINT_MODE={settings.mode}"}
     for mode, key in switches.items():

@@ -102,7 +102,7 @@ def dying(output: str) -> Explanation | None:
 
 
 def explain_mpirun(output: str) -> Explanation:
-    """Explain mpirun's end, mostly as a symptom of a rank. mpirun prints what is wrong, then what can be done."""
+    """Explain mpirun's end, mostly as a symptom of a rank. mpirun prints the fault first, then a remedy."""
     lines = [line for line in _readable(output) if not _OF_NO_CONSEQUENCE.search(line)]
     meaningful = [line if not _BESIDE.search(line) else "" for line in lines]
     if not any(map(has_words, meaningful)):
@@ -156,7 +156,7 @@ def _mpirun(exit: Exit, printed: PrintedOutput) -> Reason | None:
 
 
 def _signal(exit: Exit, printed: PrintedOutput) -> Reason | None:
-    """Find what was printed before the signal that killed the program, or a program that it ran."""
+    """Find the last message before the signal that killed the program, or a program that it ran."""
     number = exit.killed_by
     if number is None:
         return None
@@ -201,7 +201,7 @@ def _refusal(exit: Exit, printed: PrintedOutput) -> Reason | None:
 
 
 def _last_line(exit: Exit, printed: PrintedOutput) -> Reason:
-    """Find what `sys.exit("text")` prints, or a program that ends itself.
+    """Find the last text of a program that ends itself, as by `sys.exit("text")`.
 
     The text may have several lines. Only indented lines, and lines that lead on to the next, show where it begins.
     """

@@ -1,4 +1,4 @@
-"""Find what C libraries, interpreters and Open MPI print before a crash; explain errors that show no reason. Pure."""
+"""Find the messages of C libraries, interpreters and Open MPI before a crash; explain errors without a reason. Pure."""
 
 import re
 from collections.abc import Sequence

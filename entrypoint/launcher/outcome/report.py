@@ -41,7 +41,7 @@ def write_success(path: Path, outcome: Outcome) -> str:
 
 
 def write_evidence(path: Path, text: str, secret: secrets.Secrets = secrets.NONE) -> str:
-    """Write what an exit shows besides its cause. Return the error to log, if any."""
+    """Write the evidence of an end besides its cause. Return the error to log, if any."""
     return _write(path, secret.mask(text))
 
 

@@ -208,7 +208,7 @@ def _is_of_program(lines: list[str], head: int, frame: str) -> bool:
 
 
 def _line_of_exception(lines: list[str], head: int, until: int) -> int | None:
-    """Return the index of the line with the exception, after the last frame: the first sure one, else a likely one."""
+    """Return the index of the exception's line after the last frame: the first sure one, else a likely one."""
     if _MEMBER.match(lines[head]):  # without a traceback
         return head + 1 if head + 1 < until and _NAMED.match(lines[head + 1]) else None
     framed, maybe = False, None
@@ -225,7 +225,7 @@ def _line_of_exception(lines: list[str], head: int, until: int) -> int | None:
 
 
 def _continues(line: str) -> bool:
-    """Return whether a line after an exception's line belongs to its message, as far as its form shows."""
+    """Return whether a line after an exception's line belongs to its message, judged by its form."""
     return line[:1] in ("", " ", "\t") or line.startswith(("Detected at node", "Node: ")) or bool(NOISE.match(line))
 
 
@@ -299,7 +299,7 @@ def _in_one_line(name: str, message: str, lines: list[str], at: int, until: int)
 
 
 def announced(lines: Sequence[str]) -> str:
-    """Return the reason in an error text of TensorFlow that the program has printed itself; "" if there is none."""
+    """Return the reason in an error text of TensorFlow that the program has printed itself; "" without one."""
     at = next((number for number in range(len(lines) - 1, -1, -1) if _PRINTED.search(lines[number])), None)
     return "" if at is None else _in_one_line("", _PRINTED.findall(lines[at])[-1], [*lines], at, len(lines))[1]
 

@@ -75,7 +75,7 @@ def _of_the_model(left: list[Artifacts]) -> Iterator[str]:
 
 
 def _collisions(left: Mapping[str, Artifacts]) -> tuple[list[str], list[str]]:
-    """Return (paths of which hosts left different files, these hosts)."""
+    """Return (paths that hosts have left with different content, these hosts)."""
     first: dict[str, tuple[str, File]] = {}
     paths: dict[str, None] = {}
     hosts: dict[str, None] = {}

@@ -176,7 +176,7 @@ class Looked(Value):
 
 
 class Resting(Value):
-    """Report scripts whose processes only serve: (process, seconds for which it must go on to only serve)."""
+    """Report scripts whose processes only serve: (process, seconds for which it must go on doing so)."""
 
     found: tuple[tuple[str, float], ...]
 

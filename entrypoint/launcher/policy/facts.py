@@ -165,7 +165,7 @@ class Facts:
         return False
 
     def awaited(self) -> list[ProcessSpec]:
-        """Return this host's processes whose port other processes wait for."""
+        """Return this host's processes whose ports must listen before other processes start."""
         return [
             self.own.specs[name]
             for name in self.own.running()
@@ -254,7 +254,7 @@ class Facts:
         return self.is_over() and (self.inventoried or not self.succeeded())
 
     def is_over(self) -> bool:
-        """Return whether the job has its outcome, and none of its processes runs here."""
+        """Return whether the job has its outcome, and no process of it runs here."""
         return self.outcome is not None and not self.own.running()
 
     def succeeded(self) -> bool:

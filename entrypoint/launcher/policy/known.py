@@ -47,7 +47,7 @@ class OwnProcesses:
         self.not_before[name] = not_before
 
     def forget(self, *names: str) -> None:
-        """Forget processes of which nothing runs here any more. They count as never started."""
+        """Forget processes that have nothing left running here. They count as never started."""
         known: tuple[dict[str, Any], ...]
         known = (self.started, self.ended, self.ended_at, self.asked, self.forced, self.not_before)
         for name in names:

@@ -48,7 +48,7 @@ class Liveness:
             self._knocked.pop(host, None)
 
     def knock(self, now: float) -> Iterator[Knock]:
-        """Have the coordinator check whether hosts whose connection has ended take a new one.
+        """Have the coordinator check whether a host takes a new connection after its old one has ended.
 
         A follower needs no check, since it reports again at once. The check is repeated with each heartbeat until the
         host reports or refuses. A host that is being killed may still take a connection for a while: its kernel closes

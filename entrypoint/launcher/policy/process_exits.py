@@ -1,4 +1,4 @@
-"""Decide what the end of a process of this host means, and what a missing end means. Pure, like the policy."""
+"""Decide what the end of a process of this host means, and what it means if a process does not end. Pure."""
 
 from collections.abc import Iterator, Sequence
 from signal import SIGKILL, SIGTERM
@@ -28,7 +28,7 @@ LOOK_WAITING_SECONDS = 1.0  # seconds between two looks at that: the reports of 
 
 
 class Ends:
-    """Decide what the exits of processes mean. It remembers only when to look again, and what it has logged."""
+    """Decide what the exits of processes mean. It remembers only when to check again, and what it has logged."""
 
     def __init__(self, facts: Facts, settings: Settings, starting: Starting, now: float) -> None:
         self.facts, self.settings, self.starting = facts, settings, starting

@@ -62,7 +62,7 @@ def _may_still_work(facts: Facts, settings: Settings, now: float) -> bool:
 
 
 def lingering_hosts(facts: Facts) -> set[str]:
-    """Return the hosts on which a process that does not decide may still have work, as far as they have reported."""
+    """Return the hosts that report a process which does not decide and may still have work."""
     found = {host for host in facts.others if facts.report_of(host).lingering}
     return found | {facts.host} if facts.lingering() else found
 
@@ -163,7 +163,7 @@ def _first(facts: Facts, causes: Sequence[Noted]) -> Cause:
 
 
 def _how_surely_a_symptom(facts: Facts, cause: Cause) -> int:
-    """Return 3 for mpirun, 2 for what mpirun ended, 1 for a connection that broke off, 0 for a possible first cause."""
+    """Return 3 for mpirun, 2 for a process that mpirun ended, 1 for a lost connection, 0 for a possible first cause."""
     if cause.confidence is Confidence.HIGH:
         return 0
     duty = facts.duties.get((cause.host, cause.process))

@@ -24,7 +24,7 @@ _UNSAFE = re.compile(r"[^\w. /-]+")
 
 
 class MlflowRun:
-    """Write records into one run. ConfigError if MLflow is not installed, or no destination is set."""
+    """Write records into one run. Raise ConfigError if MLflow is not installed, or no destination is set."""
 
     def __init__(self) -> None:
         if not os.environ.get(URI):

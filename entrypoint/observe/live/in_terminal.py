@@ -87,7 +87,7 @@ class _Folder:
 
 
 def _state(get: Callable[[], bytes], why_not: str) -> dict[str, Any]:
-    """Return a state. If there is none that can be drawn, raise ConfigError with words that begin with `why_not`."""
+    """Return a state that can be drawn. If there is none, raise ConfigError; `why_not` begins its text."""
     try:
         state: dict[str, Any] = json.loads(get())
         if state != {}:
@@ -110,7 +110,7 @@ def _ask(address: str, token: str) -> bytes:
 
 
 def show(state_of: Source, once: bool) -> int:
-    """Show the job until it ends or Ctrl-C is pressed, or once; return 0. ConfigError if there is no job or no Rich."""
+    """Show the job once, or until it ends or Ctrl-C is pressed; return 0. Raise ConfigError without a job or Rich."""
     console, live = (imported(f"rich.{name}", "tools", "`entrypoint top`") for name in ("console", "live"))
     state, until = state_of(), time.monotonic() + FIRST_SECONDS
     while not state:

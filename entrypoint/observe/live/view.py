@@ -21,7 +21,7 @@ FIRST_OF = ("chief/0", "rank 0", "script", "worker/0")  # processes whose progre
 
 
 class View:
-    """Hold the facts of all hosts from their records. Times of their lines are those of the hosts' clocks."""
+    """Hold the facts of all hosts from their records. Each line has a time of its host's clock."""
 
     def __init__(self) -> None:
         self._hosts: dict[str, _Host] = {}
@@ -122,7 +122,7 @@ class _Process:
 
     @property
     def loss(self) -> str:
-        """Return the name of the metric whose curve is kept: the first that is a loss, "" if none is."""
+        """Return the name of the metric whose curve is kept: the first that is a loss; "" without one."""
         return next((name for name in self.metrics if name.endswith("loss") and not name.startswith("val")), "")
 
     @property

@@ -34,7 +34,7 @@ def judged(all_still: Mapping[Who, lines.Silent | None], stall: lines.Stalled) -
 
 
 def may_hang(all_still: Mapping[Who, lines.Silent | None], after: float, may_spin: bool, stall: lines.Stalled) -> bool:
-    """Return whether all have been silent for `after` seconds, and none of the judged processes is sure to work.
+    """Return whether all were silent for `after` seconds, and no judged process is sure to work.
 
     `all_still`: every running training process; None for one that has shown progress.
     """
@@ -46,7 +46,7 @@ def may_hang(all_still: Mapping[Who, lines.Silent | None], after: float, may_spi
 
 
 def hangs(all_still: Mapping[Who, lines.Silent | None], stands: Mapping[Who, Stand], stall: lines.Stalled) -> bool:
-    """Return whether none of the judged processes works, by their stacks; where a stack is unknown, by numbers."""
+    """Return whether no judged process works, by their stacks; by numbers for a process without a stack."""
     for who in judged(all_still, stall):
         doing, still = stands.get(who, Stand()).doing, all_still[who]
         # A busy main thread whose stack cannot be read may work.

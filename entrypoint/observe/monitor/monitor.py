@@ -1,4 +1,4 @@
-"""Run the monitor's loop: record what the launcher does, what the host uses and what programs print."""
+"""Run the monitor's loop: record the launcher's actions, the host's use and the programs' output."""
 
 import json
 import select
@@ -189,7 +189,7 @@ class Monitor:
                 self._there = list(line.there)
 
     def _add_marks(self) -> set[str]:
-        """Record what scripts have sent by sagemaker_tf_data since the last look; return the processes that did."""
+        """Record the messages of scripts (by sagemaker_tf_data) since the last look; return the processes of these."""
         metrics, found = self._marks.take() if self._marks else ({}, [])
         self._add(*found)
         for process, values in metrics.items():

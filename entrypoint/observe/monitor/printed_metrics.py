@@ -65,7 +65,7 @@ class WantedMetric:
         self._room, self._at = AT_ONCE, time.monotonic()
 
     def last_in(self, lines: Iterable[str]) -> float | None:
-        """Return the last value in these lines; None if there is none, or no CPU time is left to search them."""
+        """Return the last value in these lines; None without a value, or without CPU time to search them."""
         now = time.monotonic()
         self._room, self._at = min(AT_ONCE, self._room + (now - self._at) * SHARE), now
         for line in reversed(list(lines)):
@@ -153,7 +153,7 @@ class MetricReader(State):
                 self._note(_CALLED.get(called.lower(), called), float(number) / (100 if percent else 1))
 
     def _read_progress(self, step: str, steps: str, rest: str) -> None:
-        """Note the metrics of a line of Keras' progress bar, whose steps count within the epoch."""
+        """Note the metrics in a line of Keras' progress bar. Its steps count within the epoch."""
         self._note("epoch_step", _whole(step))
         if steps.isdecimal():
             self._note("epoch_steps", _whole(steps))

@@ -78,7 +78,10 @@ def parents(known: Mapping[int, int] = _NONE) -> dict[int, int]:
 
 
 def families(processes: Mapping[str, int], parents: Mapping[int, int]) -> dict[str, list[int]]:
-    """Return {name: its pid and those of its descendants}; a process belongs to its nearest ancestor in `processes`."""
+    """Return {name: pids of the process and its descendants}.
+
+    A process belongs to its nearest ancestor in `processes`.
+    """
     names = {pid: name for name, pid in processes.items()}
     found: dict[str, list[int]] = {name: [] for name in processes}
     for pid in sorted(parents):

@@ -42,7 +42,7 @@ class Connection(Value):
 
 
 def connections(remotes: Container[str] | None = None) -> Iterator[Connection]:
-    """Yield all TCP connections over IPv4 and IPv6, open or just closed; OSError if the kernel does not list them.
+    """Yield all TCP connections over IPv4 and IPv6, open or just closed. Raise OSError if the kernel lists none.
 
     `remotes`: the wanted addresses of other ends; the other connections, often thousands, are skipped early.
     """
@@ -97,7 +97,7 @@ def inodes_of(pids: Collection[int]) -> dict[int, int]:
 
 
 def descriptors(pids: Collection[int]) -> Iterator[tuple[int, str, str]]:
-    """Yield (pid, path of the descriptor, what it leads to) for all that these processes have open."""
+    """Yield (pid, path of the descriptor, its target) for each descriptor of these processes."""
     for pid in pids:
         with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
             for entry in entries:

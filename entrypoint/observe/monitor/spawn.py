@@ -36,7 +36,7 @@ be_again(int(sys.argv[2]))
 
 
 def fork(job: "Job", plan: "Plan", began: float) -> tuple[socket.socket, int]:
-    """Fork the monitor; return our end of its socket, and its pid. OSError if that is impossible."""
+    """Fork the monitor; return our end of its socket, and its pid. Raise OSError if that is impossible."""
     ours, theirs = _sockets()
     pid = os.fork()
     if pid == 0:

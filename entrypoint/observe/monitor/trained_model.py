@@ -142,7 +142,7 @@ class WeightSums:
 
 
 def are_equal(told: Mapping[Who, tuple[float, float]]) -> bool:
-    """Return whether all sums are the same but for rounding; NaN and infinity equal one another."""
+    """Return whether all sums are equal up to rounding. NaN and infinity equal one another."""
     first, *others = [[each if math.isfinite(each) else math.inf for each in sums] for sums in told.values()]
     scale = max(1e-12, CLOSE * (abs(first[0]) if first[0] < math.inf else 1.0))
     pairs = [pair for other in others for pair in zip(first, other, strict=True)]

@@ -207,7 +207,7 @@ def no(hosts: Mapping[str, Exchanged], model: TrainedModel, alone: Sequence[str]
 
 
 def unclear(hosts: Mapping[str, Exchanged], model: TrainedModel, has_begun: bool) -> str:
-    """Describe what the hosts exchange, the size of a model with such gradients, and what is not known."""
+    """Describe what the hosts exchange, which size of model such gradients would have, and what is not known."""
     said = _figure(hosts, has_begun)
     if not has_begun:
         return f"{said}; no step was printed with its loss, so it is not known whether they train"

@@ -67,7 +67,7 @@ class Played:
 
     @property
     def differs(self) -> Step | None:
-        """Return the first step at which the policy decides otherwise than recorded; None if there is none."""
+        """Return the first step at which the policy decides otherwise than recorded; None without one."""
         return next((step for _, step in self.steps if not step.same), None)
 
     @property
@@ -138,7 +138,7 @@ def lacks(records: Mapping[str, bytes]) -> str:
 
 
 def compare(then: Mapping[str, bytes], now: Mapping[str, bytes]) -> int:
-    """Print how two runs of a job ended; return 0 if they ended alike, else 1."""
+    """Print how two runs of a job ended; return 0 if they ended in the same way, else 1."""
     was, came = (_ending(records) for records in (then, now))
     print(f"\nthen: {printable(was)}\nnow:  {printable(came)}")
     return 0 if was == came else 1

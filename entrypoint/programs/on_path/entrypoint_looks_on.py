@@ -424,7 +424,7 @@ def keep_reporting() -> None:
 
 
 def send() -> bool:
-    """Send what was seen to the monitor; return whether that went well."""
+    """Send the facts of the training to the monitor; return whether that succeeded."""
     with contextlib.suppress(Exception):  # nobody listens, or it changes while it is read
         sent = {"process": os.environ[PROCESS], "marks": {}, "metrics": {}, "weights": [], "model": SEEN.facts()}
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:

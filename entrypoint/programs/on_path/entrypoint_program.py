@@ -23,7 +23,7 @@ def taken() -> tuple[str, str]:
 
 
 def names_of_main(program: str) -> dict[str, Any]:
-    """Make a main module for a file of this process, and return its names, in which the file is to run."""
+    """Make a main module for a file in this process. Return the module's names: the file runs in them."""
     script = types.ModuleType("__main__")
     vars(script).update(__file__=program, __builtins__=__builtins__)
     sys.modules["__main__"] = script

@@ -154,9 +154,9 @@ def fingerprints_of(code: Path) -> dict[str, str]:
 
 
 def software(here: Mapping[str, Installed], before: Mapping[str, Installed]) -> dict[str, str]:
-    """Return versions of what a job consists of: Python, the packages that matter most, and the rest as one digest.
+    """Return the versions of Python, of the packages that matter most, and of all others as one digest.
 
-    What requirements have installed is named in lines; `before` is what was there.
+    Lines name what the requirements have installed; `before` is what was installed before.
     """
     there = {name: each.version for name, each in here.items()}
     found = {"Python": sys.version.split()[0]}

@@ -107,7 +107,7 @@ def digest(text: str | bytes) -> str:
 
 
 def _folder(entry: os.DirEntry[str], follows: bool) -> tuple[int, int] | None:
-    """Return the identity of a folder; None if the entry is none."""
+    """Return the identity of a folder; None if the entry is no folder."""
     try:
         return _identity(entry.stat(follow_symlinks=follows)) if entry.is_dir(follow_symlinks=follows) else None
     except OSError:  # a link to itself, or gone, or in a folder that may only be listed

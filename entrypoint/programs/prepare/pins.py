@@ -78,7 +78,7 @@ class Installed(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Hold the versions of a distribution that a pinned one asks for, and why."""
+    """Hold the range of versions that a pinned distribution asks of another, and why."""
 
     name: str
     specifier: str

@@ -63,7 +63,7 @@ def configured(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def variable_of(option: str) -> str:
-    """Return the variable by which pip takes an option: PIP_NO_INDEX for `no-index`."""
+    """Return the environment variable for an option of pip: PIP_NO_INDEX for `no-index`."""
     return f"PIP_{option.upper().replace('-', '_')}"
 
 

@@ -44,7 +44,7 @@ Resolve = Callable[[Iterable[str]], dict[str, str] | None]
 
 
 class Wish(NamedTuple):
-    """Hold what a line asks of a distribution that stays, or of one that such a distribution depends on."""
+    """Hold what a line of the requirements asks of a pinned distribution, or of a dependency of one."""
 
     wanted: Wanted
     name: str

@@ -95,7 +95,7 @@ def _on_image(wanted: Iterable[Wanted]) -> Iterable[tuple[Wanted, Wanted]]:
 
 
 class _Planned(Installation):
-    """Resolve what would be installed beside what lies in the image."""
+    """Resolve what would be installed, on top of what the image has."""
 
     def __init__(self, code: Path, files: Files, there: Mapping[str, Installed], kept: Pins) -> None:
         super().__init__(code, False, True, files, (), "")

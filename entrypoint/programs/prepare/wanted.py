@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
 
 
 class Files(NamedTuple):
-    """Hold what a requirements file and those that it names ask for."""
+    """Hold the requirements of a file, and of the files that it names."""
 
     wanted: list[Wanted]
     options: list[list[str]]  # pip's, in lines of their own: ["--index-url", "https://..."]
@@ -43,7 +43,7 @@ class Files(NamedTuple):
 
 
 def read(path: Path) -> Files:
-    """Return what a requirements file asks for, with those that it names by -r and -c."""
+    """Return the requirements of a file, and of the files that it names by -r and -c."""
     files = Files([], [], [])
     _read(path, files, constraint=False, seen=set())
     return files

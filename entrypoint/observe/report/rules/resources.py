@@ -110,7 +110,7 @@ def small_files(job: JobRecord, threshold: float) -> Iterator[Verdict]:
 
 
 def cpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Measure the time in which a host's programs were ready to run, but were throttled or others had the CPU.
+    """Measure how long a host's programs were ready to run, but throttled, or without a CPU because of others.
 
     A job that failed is judged, too: this may be why. A hung job is not: Open MPI and NCCL wait busily, so CPUs that it
     does not get are no loss.
