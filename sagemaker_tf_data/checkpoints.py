@@ -63,7 +63,7 @@ def folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def writer(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether this process writes. Scripts that share neither ranks nor TF_CONFIG all write."""
+    """Return whether this process writes. Scripts without ranks and TF_CONFIG share nothing, and all of them write."""
     config = places.tf_config(environ)
     if config and places.horovod() is None:
         first = next(job for job in ("chief", "master", "worker") if config["cluster"].get(job))
@@ -81,7 +81,7 @@ class Saver:
 
     @property
     def latest(self) -> str | None:
-        """Return the prefix of the latest intact checkpoint, or None. Those that are skipped are logged."""
+        """Return the prefix of the latest intact checkpoint, or None. Damaged checkpoints are logged."""
         for number, path in reversed(self._found()):
             if (damage := _damage(self._plain(path))) is None:
                 return path
@@ -132,7 +132,7 @@ class Saver:
         return None
 
     def _managed(self) -> "tf.train.CheckpointManager":
-        """Return TensorFlow's manager, which knows all checkpoints in the folder: it deletes no others."""
+        """Return TensorFlow's manager with all checkpoints of the folder, since it deletes only those that it knows."""
         folder = self._plain(self.directory)
         for name in _names(folder):
             if re.fullmatch(r"ckpt-.*_temp/?|checkpoint\.tmp.*", name):  # of an interrupted save
@@ -167,7 +167,7 @@ class Saver:
         return self._alias + path.removeprefix(self.directory) if self._alias else path
 
     def _agree(self, path: str | None) -> None:
-        """Raise DataError unless all workers found the same checkpoint: nothing would make their values equal later."""
+        """Raise DataError unless all workers found the same checkpoint, since no later step would make them equal."""
         strategy = tf.distribute.get_strategy()
         size = strategy.num_replicas_in_sync
         if size < 2:

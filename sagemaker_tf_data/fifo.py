@@ -89,7 +89,7 @@ class Passes:
 
     @contextmanager
     def next(self) -> Iterator[Fifo]:
-        """Wait for the next pipe and open it, which uses its number.
+        """Wait for the next pipe and open it. That uses up its number.
 
         Raises:
             DataError: Another process reads the channel, or the pipe was not created within the patience.
@@ -246,7 +246,7 @@ class _Wait:
         return time.monotonic() - self._began
 
     def look(self, what: str, why: str) -> None:
-        """Log or raise if it is time to. Raise ProgramEnded if the main thread has ended."""
+        """Log, or raise DataError, when it is time to. Raise ProgramEnded if the main thread has ended."""
         if self.seconds > self.patience:
             raise DataError(f"{what}, since {_clock(self._since)}, for {self.seconds:.0f} s. {why}")
         if not threading.main_thread().is_alive():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 
 class _Lazy(types.ModuleType):
-    """Stand for the module of the same name."""
+    """Represent the module of the same name."""
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(importlib.import_module(self.__name__), name)

@@ -27,7 +27,7 @@ def pipe_dataset(
     reader: str | None = None,
     patience: float | None = None,
 ) -> "tf.data.Dataset":
-    """Return the records of a Pipe mode channel, as scalar strings; with `attributes` its examples, as dictionaries.
+    """Return the records of a Pipe mode channel as scalar strings, or with `attributes` its examples as dictionaries.
 
     Every iterator, and so every round of `repeat()`, reads one pass: the next named pipe, from the first byte to the
     last. Only one process of a host can read a channel; `shard(pipe_dataset(...))` keeps its part of the records.
@@ -156,7 +156,7 @@ def _records(pieces: "tf.data.Dataset", record_format: str) -> "tf.data.Dataset"
 
 
 def _of_file(path: "tf.Tensor", buffer_size: "tf.Tensor") -> "tf.data.Dataset":
-    """Return the raw operation: tf.data.TFRecordDataset adds a flat_map, which is one more call per record."""
+    """Return the raw operation, since tf.data.TFRecordDataset adds a flat_map: one more call for each record."""
     variant = tf.raw_ops.TFRecordDataset(filenames=[path], compression_type="", buffer_size=buffer_size)
     return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
 

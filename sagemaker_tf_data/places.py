@@ -43,7 +43,7 @@ def here(environ: Mapping[str, str] = os.environ) -> Place:
 
 
 def reads_elsewhere(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether other processes may read the datasets that this one makes: on the chief of parameter servers.
+    """Return whether other processes may read this one's datasets, as on the chief of parameter servers.
 
     Its ClusterCoordinator sends them to the workers, which do not run the script's Python.
     """

@@ -213,7 +213,10 @@ def _taken_apart(source: chunks.Source, reading: dict[str, Any]) -> Pieces:
 
 
 def _split_by(unpack: Callable[[bytes], Any]) -> chunks.Split:
-    """Return a function that splits RecordIO and unpacks records up to a broken one, where the next call raises."""
+    """Return a function that splits RecordIO and unpacks records.
+
+    Before a broken record it stops; its next call raises.
+    """
 
     def split(buffer: chunks.Buffer, end: int, last: bool) -> tuple[list[Any], int]:
         records, used = recordio.split(buffer, end, last, recordio.WORD)

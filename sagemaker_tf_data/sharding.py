@@ -43,7 +43,7 @@ def shard(dataset: "tf.data.Dataset", channel: str | None = None) -> "tf.data.Da
 
 
 def without_size(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
-    """Return the dataset for a worker of MultiWorkerMirroredStrategy: with an unknown `cardinality()` if it is finite.
+    """Return the dataset for a worker of MultiWorkerMirroredStrategy. If it is finite, its `cardinality()` is unknown.
 
     Keras would take as many steps as the dataset has batches, which is wrong twice: the strategy makes smaller ones of
     them, of which the last would be left out, and a worker with fewer steps than another breaks off their collectives.

@@ -57,11 +57,11 @@ class ConfigErrors(list[ConfigError]):
 
 
 class CodeError(_OneLine):
-    """Report that the user's code is not where the job has it."""
+    """Report that the user's code is not at the place that the job names."""
 
 
 def printable(text: str) -> str:
-    """Return a text with everything that a terminal would interpret as a command written as an escape."""
+    """Return a text in which every character that a terminal would interpret as a command is escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

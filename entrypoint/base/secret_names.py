@@ -1,4 +1,4 @@
-"""Decide which names of variables and hyperparameters are those of secrets. Pure.
+"""Decide by the names of variables and hyperparameters which of them hold secrets. Pure.
 
 A name is split into words, however they are joined: DB_PASSWORD_PROD, dbPassword, pgpassword. It names a secret if its
 last words do. Words after them may specify which secret (PROD, 2), of what (PASSWORD_DB, TOKEN_GITHUB), or in which

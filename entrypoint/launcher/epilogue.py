@@ -24,7 +24,7 @@ STDERR_SECONDS = 0.5  # to write to stderr what stdout did not take
 
 
 def log_evidence(supervisor: Supervisor, outcome: Outcome, log: Log) -> None:
-    """Log and write what is known about the end: evidence if it was no success, the times, the summary."""
+    """Log and write the evidence of the end, if it was no success, the times and the summary."""
     facts, paths, now = supervisor.facts, supervisor.job.paths, time.monotonic()
     complaints = []
     if outcome.kind is not Kind.SUCCEEDED:

@@ -55,7 +55,7 @@ class Spare:
 def outcome_of(
     error: Exception, host: str, supervisor: Supervisor | None, log: Log, inbox: Inbox, spare: Spare
 ) -> Outcome:
-    """Return the outcome of a job that a wrong configuration or a fault of ours ends. It is reported to all hosts."""
+    """Return the outcome of a job that ends by a wrong configuration or a fault of ours. Report it to all hosts."""
     try:
         if isinstance(error, ConfigError):
             log.print(f"error: {error}")
@@ -71,7 +71,7 @@ def outcome_of(
 
 
 def _end_misconfigured(error: ConfigError, host: str, log: Log, inbox: Inbox, spare: Spare) -> Outcome:
-    """Return the outcome of a wrong configuration. It is reported to the other hosts, which may not see the fault."""
+    """Return the outcome of a wrong configuration. Report it to the other hosts, which may not see the fault."""
     job = _known_job()
     if job is None or len(job.cluster.hosts) == 1:
         return _own_failure(host, "configuration", str(error), ExitCode.CONFIG)

@@ -215,6 +215,6 @@ class Supervisor:
 
 
 def _import_for_the_end() -> None:
-    """Import what the end needs, which takes 50 ms, while the programs run."""
+    """Import the modules for the end while the programs run, which takes 50 ms."""
     with contextlib.suppress(OSError):  # no file descriptor is left; a later import tries again and reports the error
         from entrypoint.launcher.outcome import explain, symptoms  # noqa: F401

@@ -29,7 +29,7 @@ ZERO = time.time() - time.monotonic()  # the zero of `now`, in seconds since the
 
 
 def now() -> float:
-    """Return seconds since the epoch: the wall clock's when ZERO was set, and since then the monotonic clock's.
+    """Return seconds since the epoch: the wall clock's when ZERO was set, plus the monotonic clock's since then.
 
     Differences of two such times are durations, even if the wall clock is set in between.
     """

@@ -127,7 +127,7 @@ def lines_of(data: bytes) -> Iterator[lines.Line]:
 
 
 def texts_of(data: bytes, problems: list[str]) -> Iterator[bytes]:
-    """Yield the whole lines of a record; append what is wrong with the rest to `problems`."""
+    """Yield the whole lines of a record; describe faults of the rest in `problems`."""
     members = Members()
     yield from members.lines(data)
     if members.is_too_long:

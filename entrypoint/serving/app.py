@@ -77,7 +77,7 @@ class Memory:
 
 
 class Service:
-    """Answer requests by the model, and the user's code around it. Both are None until they are loaded."""
+    """Answer requests by the model and the user's code around it, which are None until they are loaded."""
 
     def __init__(self, serving: Serving) -> None:
         self.serving = serving
@@ -106,7 +106,7 @@ class Service:
 
 
 def refusal(error: BaseException) -> tuple[int, bytes]:
-    """Return status and body for an error. Of a fault of ours, or of the model, the client gets one line."""
+    """Return status and body for an error. If the fault is ours or the model's, the client gets one line."""
     if isinstance(error, Declined):
         status, why = error.status, str(error)
         if status >= 500:
@@ -167,7 +167,7 @@ def _accepted(asked: Any, default: str) -> str:
 
 
 def _check_attributes(text: str, model: ServedModel) -> None:
-    """Refuse attributes that AWS's containers know, and that cannot be fulfilled here."""
+    """Refuse attributes that AWS's containers support and this one does not."""
     found = dict(re.findall(r"(?<![a-z-])(tfs-[a-z-]+)=([^,]+)", text))  # in one pass, since the client writes the text
     for key, ours in (("tfs-model-name", model.name), ("tfs-model-version", model.version), ("tfs-method", "predict")):
         if found.get(key, ours).strip() != ours:

@@ -1,4 +1,4 @@
-"""Listen with waitress: /ping never waits for predictions, every refusal has its reason, and the end loses no request.
+"""Listen with waitress: /ping never waits for predictions, refusals have a reason, the end loses no request.
 
 Waitress documents none of this as an interface; the image pins its version. We use what the tasks of a channel use, the
 methods of the server that are replaced here, and its `active_channels`.
@@ -41,7 +41,7 @@ _PADDING = re.compile(rb"^([^:\r\n]+:)[ \t]+", re.MULTILINE)
 
 
 class _Refusal:
-    """Hold why a request is refused, in place of one of waitress's errors."""
+    """Hold the reason of a refusal, in place of one of waitress's errors."""
 
     def __init__(self, status: int, why: str) -> None:
         self.status, self.why = status, why
@@ -51,7 +51,7 @@ class _Refusal:
 
 
 class _RequestParser(HTTPRequestParser):
-    """Refuse with a reason whatever cannot be parsed."""
+    """Refuse requests that cannot be parsed, and give the reason."""
 
     path = command = ""  # which waitress reads even if there are none
 
@@ -124,7 +124,7 @@ class _Connection(HTTPChannel):
             self.server.release(self)
 
     def is_half(self) -> bool:
-        """Return whether a request has come in part, and nothing else is going on."""
+        """Return whether a request has come in part, and no other request is being answered."""
         return self.request is not None and self.is_idle() and self.drained_by is None
 
     def is_idle(self) -> bool:

@@ -62,7 +62,7 @@ class Signature:
 
     @property
     def wants(self) -> str:
-        """Return what a request must bring, for an error message."""
+        """Return a description of the wanted request, for an error message."""
         return f"{self.name} wants {', '.join(map(str, self.inputs))}"
 
 

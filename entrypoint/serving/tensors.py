@@ -41,7 +41,7 @@ def _blocks(rows: list[Any]) -> Iterator[Any]:
 
 
 def compact(rows: list[Any]) -> Any:
-    """Return rows as an array, which takes a tenth of the memory, if they are of numbers, and have one shape."""
+    """Return rows of numbers with one shape as an array, which takes a tenth of the memory; other rows unchanged."""
     types = _types(rows)
     if types and types <= {int, float}:
         with suppress(ValueError):

@@ -14,7 +14,7 @@ FOLDERS = ("output", "model")
 
 
 class Action(StrEnum):
-    """Name what is done to a host, a process, or a folder."""
+    """Name what a fault does to a host, a process, or a folder."""
 
     KILL = "kill"  # SIGKILL
     STOP = "stop"  # SIGTERM
@@ -46,7 +46,7 @@ class Fault:
 
     @property
     def from_the_start(self) -> bool:
-        """Return whether it exists before the first host starts."""
+        """Return whether the fault exists before the first host starts."""
         return self.action is Action.LATE or (self.action is Action.HIDE and not (self.at or self.when))
 
     def __str__(self) -> str:

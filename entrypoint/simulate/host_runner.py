@@ -1,4 +1,4 @@
-"""Start the hosts, copy their output, have faults injected, and wait until all have ended.
+"""Start the hosts, copy their output, let the injector inject faults, and wait until all hosts have ended.
 
 SIGTERM and Ctrl-C stop the hosts.
 """

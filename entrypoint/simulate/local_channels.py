@@ -1,4 +1,4 @@
-"""Define input channels, and choose the objects that each host gets of them.
+"""Define input channels, and choose each host's objects of them.
 
 They follow SageMaker: API reference, "Channel", "S3DataSource" and "ShuffleConfig"; Developer Guide, "Augmented
 manifest files". A file below a folder stands for an object in S3, and its path there for the object's key.
@@ -125,7 +125,10 @@ class LocalChannel:
         return f"channel {self.name}: {listed(others, SHOWN_FILES)} {what}"
 
     def of_host(self, rank: int, hosts: int, number: int = 0) -> list[Entry]:
-        """Return one host's entries in pass `number`. With a seed, all hosts have one order, a new one in each pass."""
+        """Return one host's entries in pass `number`.
+
+        With a seed, all hosts have the same order, another in each pass.
+        """
         order = list(self.entries)
         if self.shuffle is not None:
             random.Random(f"{self.shuffle} {number}").shuffle(order)

@@ -133,7 +133,7 @@ class PythonEngine(Engine):
 
 
 def examine(path: str) -> Iterator[str]:
-    """Yield lines for people: Python, packages and MPI in that PATH, then each mode."""
+    """Yield lines for people: Python, packages and MPI in `path`, then each mode."""
     packages = []
     for name in SHOWN:
         with contextlib.suppress(PackageNotFoundError):

@@ -231,7 +231,7 @@ def exit_code(folders: Sequence[HostFolder], exits: Mapping[str, Exit]) -> int:
 
 
 def summary(folders: Sequence[HostFolder], exits: Mapping[str, Exit], faults: Sequence[str] = ()) -> str:
-    """Return causes of failure, the table of hosts, faults, the end and verdicts by the report, and paths."""
+    """Return the causes of failure, the table of hosts, faults, the report's end and verdicts, and paths."""
     reports = {folder.host: _report(folder) for folder in folders}
     rows = [_COLUMNS, *(_row(folder.host, exits.get(folder.host), reports[folder.host]) for folder in folders)]
     width = max(len(row[0]) for row in rows)

@@ -111,7 +111,7 @@ class LocalJob:
 
     @property
     def patience(self) -> float:
-        """Return the peer timeout in seconds for many hosts per CPU, a second for each of them; else 0."""
+        """Return the peer timeout in seconds: the number of hosts per CPU if that is large, else 0."""
         hosts_on_each = self.hosts / len(os.sched_getaffinity(0))
         return hosts_on_each if hosts_on_each > MANY else 0.0
 

@@ -63,7 +63,7 @@ def read(job: LocalJob, host: str, base: Path, environment: Mapping[str, str], g
 
 
 def write_tree(job: LocalJob, folder: HostFolder) -> None:
-    """Write what a host finds at its start. The engine adds the folders of channels."""
+    """Write the files that a host finds at its start. The engine adds the folders of channels."""
     for path in (folder.model, folder.data, folder.input_data):
         path.mkdir(parents=True)
     write_config(job, folder.host, folder.config)
@@ -200,7 +200,7 @@ def taken(
 
 
 def _left(path: Path) -> list[Path]:
-    """Return what is in a folder beside our mark."""
+    """Return the files in a folder, without our mark."""
     return sorted(entry for entry in path.iterdir() if entry.name != MARKER) if path.exists() else []
 
 

@@ -1,4 +1,4 @@
-"""Turn exports of notebooks into Python: replace what only IPython understands, and keep the line numbers."""
+"""Turn exports of notebooks into Python: replace code that only IPython understands, and keep the line numbers."""
 
 import ast
 import re

@@ -65,7 +65,7 @@ class UserProgram:
         return self.uses(*patterns, kind=UseKind.CALL)
 
     def made(self, *patterns: str) -> Iterator[Use]:
-        """Yield calls and base classes of the program's own classes. A mere import or mention has no effect."""
+        """Yield calls and base classes of the program's own classes. Imports and mentions alone do not count."""
         bases = {base for _, node in self.nodes(ast.ClassDef) for base in node.bases}
         return (use for use in self.uses(*patterns) if use.kind is UseKind.CALL or use.node in bases)
 
@@ -164,7 +164,7 @@ def _above(file: str, level: int) -> PurePosixPath:
 
 
 def _as_imported(main: SourceFile, modules: list[SourceFile]) -> Iterator[SourceFile]:
-    """Yield modules without what runs only when they are the main program, behind `if __name__ == "__main__":`."""
+    """Yield modules without the code behind `if __name__ == "__main__":`, which only a main program runs."""
     bodies = {
         each.shown: [
             inner

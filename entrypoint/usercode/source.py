@@ -1,4 +1,4 @@
-"""Read one file of the user's code: its names, calls, imports and values, and where they stand. No code is run."""
+"""Read one file of the user's code: its names, calls, imports and values, with their lines. No code is run."""
 
 import ast
 from collections import Counter, defaultdict
@@ -38,7 +38,7 @@ class Import(NamedTuple):
 
     @property
     def whole(self) -> str:
-        """Return the full name of what is imported: `a.b` for both."""
+        """Return the full name of the imported object: `a.b` for `import a.b` and for `from a import b`."""
         return self.module if isinstance(self.node, ast.Import) else self.meant
 
 
@@ -160,7 +160,7 @@ class SourceFile:
         return (outer for outer, _ in self.way_up(node))
 
     def guards(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Yield the conditions and the `try`s on which it depends whether a node runs, the innermost first.
+        """Yield the conditions and `try`s that decide whether a node runs, the innermost first.
 
         `if __name__ == "__main__":` is none: the job runs the program.
         """
@@ -208,7 +208,7 @@ class SourceFile:
         return Counter([*names, *(each.arg for each in nodes if isinstance(each, ast.arg))])
 
     def constant(self, node: ast.AST | None) -> Any:
-        """Return the constant that an expression is, or that its name is bound to, once in the file; else None."""
+        """Return the constant in an expression, or the one that its name is bound to, if bound once; else None."""
         if isinstance(node, ast.Name) and self._times_bound[node.id] == 1:
             values = [each.value for each in self.assignments.get(node.id, ()) if not each.function]
             node = values[0] if values else None
@@ -244,7 +244,7 @@ class Use(NamedTuple):
 
 
 def imports_of(node: ast.AST) -> Iterator[Import]:
-    """Yield the names that a statement imports; nothing of other nodes."""
+    """Yield the names that a statement imports. Other nodes yield nothing."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             top = alias.name.partition(".")[0]
@@ -257,7 +257,7 @@ def imports_of(node: ast.AST) -> Iterator[Import]:
 
 
 def attributes(node: ast.AST) -> tuple[ast.AST, list[str]]:
-    """Return the object at which an expression begins, and the attributes behind it: of `f().a.b`, `f()` and [a, b]."""
+    """Return the object at which an expression begins, and the attributes after it: `f()` and [a, b] of `f().a.b`."""
     words: list[str] = []
     while isinstance(node, ast.Attribute):
         words.insert(0, node.attr)
@@ -320,14 +320,14 @@ def parameters(function: Function) -> list[str]:
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
-    """Return whether a full name matches a pattern: `.fit` the end of a name, `horovod.*` a whole one."""
+    """Return whether a full name matches a pattern: `.fit` matches the end of a name, `horovod.*` a whole name."""
     return any(
         name.endswith(pattern) if pattern.startswith(".") else fnmatchcase(name, pattern) for pattern in patterns
     )
 
 
 def plain_text(path: Path, *, most: int = 4 << 20, exported: bool = False) -> str:
-    """Return the text of a file, without what only IPython can parse; "" if it is too large for a program."""
+    """Return the text of a file, without code that only IPython can parse; "" if it is too large for a program."""
     text = "" if path.stat().st_size > most else path.read_text("utf-8", errors="replace")
     return without_magics(text) if exported else text
 

@@ -52,7 +52,7 @@ REMEDY = (
 
 
 def describe(code: UserProgram, path: list[str], *, shim: bool, keras_2: bool = False) -> list[str]:
-    """Return a sentence for each file with such names, up to a limit; with the shim, only for names that it lacks, too.
+    """Return a sentence for each file with such names, up to a limit. With the shim, report only names that it lacks.
 
     `path`: where the user's Python looks for TensorFlow. `keras_2`: as of `has_keras_2`. A file that Python cannot
     parse has no findings: Python will report it itself.
@@ -204,7 +204,7 @@ def _meant_by(node: ast.AST, meant: dict[str, str]) -> str | None:
 
 
 def _longest(dotted: str, table: dict[str, str]) -> str:
-    """Return the longest beginning of a name, such as `train.AdamOptimizer.minimize`, that is in the table, or ""."""
+    """Return the longest beginning of a name (`train.AdamOptimizer.minimize`) that is in the table, or ""."""
     words = dotted.split(".")
     return next((part for end in range(len(words), 0, -1) if (part := ".".join(words[:end])) in table), "")
 

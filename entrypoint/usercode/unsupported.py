@@ -39,7 +39,7 @@ LONG_CHARS = 60  # characters of a call that are shown
 
 
 class Doubt(NamedTuple):
-    """Describe something that does not train. `check` is a name in docs/doctor.md."""
+    """Describe code that does not train. `check` is a name in docs/doctor.md."""
 
     check: str
     place: Place | None  # line 0: the file as a whole; None: no file has it
@@ -61,7 +61,7 @@ def doubts(
     servers: int = 0,
     ranks: int = 0,
 ) -> list[Doubt]:
-    """Return what does not train: by the words of each file, `fit` of Keras 3 and optimizers by parsing the code.
+    """Return code that does not train: by the words of each file; `fit` of Keras 3 and optimizers by parsing.
 
     `mode`: "" where one process trains alone. `tensorflow`: its version, "" if there is none. `environment` decides as
     it does in TensorFlow. `gpus`: those that TensorFlow sees and can use on this host; `servers`: parameter servers, of

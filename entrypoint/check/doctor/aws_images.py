@@ -20,7 +20,7 @@ COMMANDS_OF: dict[str, str] = _TABLES["commands"]["of"]
 
 
 def _of_line(table: dict[str, str], line: tuple[int, int]) -> list[str]:
-    """Return the words of a line of the image; of the nearest line if the table does not have that one."""
+    """Return the words for a line of the image; if the table does not have that line, for the nearest one."""
     lines = {tuple(map(int, name.split("."))): words for name, words in table.items() if name[0].isdigit()}
     return lines[max((each for each in lines if each <= line), default=min(lines))].split()
 

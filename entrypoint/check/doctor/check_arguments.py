@@ -186,7 +186,7 @@ def _wanted(use: Use, value: str) -> str:
 
 
 def _of_absl(case: Case) -> Iterator[Finding]:
-    """Yield booleans of absl that get a value: absl sets the flag to true and stops reading flags at the value."""
+    """Yield absl's booleans with a value. absl would set such a flag to true and stop reading flags at the value."""
     given = params.of_the_script(case.hyperparameters)
     for use in case.code.calls(".DEFINE_boolean", ".DEFINE_bool"):
         key = text_of(use.argument("name", 0))

@@ -1,4 +1,4 @@
-"""Check what a script saves: its model, its checkpoints, and what it does at SIGTERM."""
+"""Check how a script saves its model and its checkpoints, and how it reacts to SIGTERM."""
 
 import ast
 import functools
@@ -154,7 +154,7 @@ def _decides(source: SourceFile) -> bool:
 
 
 def _passes_who(source: SourceFile, node: ast.AST) -> bool:
-    """Return whether a call is passed who runs it (`save(model, to, me == "chief")`), or a path names the process."""
+    """Return whether the process's identity is passed to a call (`save(model, me == "chief")`), or names a path."""
     if isinstance(node, ast.Call) and source.dotted(node.func).rpartition(".")[2] not in api.LOGS:
         return any(isinstance(each, ast.Compare) and _asks_who(source, each) for each in node.args)
     if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp | ast.JoinedStr)):

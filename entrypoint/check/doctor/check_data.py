@@ -134,7 +134,7 @@ def _of_batches(case: Case) -> Iterator[Finding]:
 
 
 def _of_attributes(case: Case) -> Iterator[Finding]:
-    """Yield reads of a manifest with missing or wrong `attributes=`, although each of its attributes is a record."""
+    """Yield reads of a manifest with wrong or missing `attributes=`. Each attribute of a line is a record."""
     attributes = _attributes(case)
     for use in case.code.calls(*_PIPES):
         assert isinstance(use.node, ast.Call)

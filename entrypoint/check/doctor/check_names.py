@@ -166,7 +166,10 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
 
 
 def _place(code: UserProgram, place: Place | None) -> Place:
-    """Return a place with a line. Without one, use the file's Estimator; without a file, the import of Horovod."""
+    """Return a place that has a line.
+
+    Without a line, use the file's Estimator; without a place, the import of Horovod.
+    """
     if place and place.line:
         return place
     if place:

@@ -106,7 +106,7 @@ def _trained(code: UserProgram, scopes: "Scopes") -> Iterator[tuple[SourceFile, 
 
 
 class Scopes:
-    """Find out where the parts of a program run: in the scope of a strategy, outside of any, or unknown."""
+    """Find where the parts of a program run: in a strategy's scope, outside of every scope, or unknown."""
 
     def __init__(self, code: UserProgram, environment: Mapping[str, str] | None = None) -> None:
         self._code, self._environment = code, environment
@@ -134,7 +134,7 @@ class Scopes:
     # --- where a node runs ---
 
     def is_in(self, source: SourceFile, node: ast.AST) -> bool | None:
-        """Return whether a node runs in a scope; None if that is not known, or differs."""
+        """Return whether a node runs in a scope; None if that is not known, or differs between calls."""
         for outer, inner in source.way_up(node):
             if isinstance(outer, ast.With | ast.AsyncWith):
                 entered = {self._is_scope(source, item.context_expr) for item in outer.items}
@@ -161,7 +161,7 @@ class Scopes:
         return True if True in found else False if found == {False} else None
 
     def _is_taken(self, source: SourceFile, branch: ast.If, inner: ast.AST) -> bool | None:
-        """Return whether the job takes a branch, if that depends on a variable of its environment; None if unknown."""
+        """Return whether the job takes a branch that depends on an environment variable; None if that is unknown."""
         match branch.test:
             case ast.Compare(left=ast.Call() as ask, ops=[ast.Eq()], comparators=[ast.Constant(value=str(wanted))]):
                 asked = source.dotted(ask.func) in ("os.environ.get", "os.getenv") and texts_of(ask.args)
@@ -234,7 +234,7 @@ class Scopes:
                     yield each, None
 
     def _is_of(self, source: SourceFile, function: Function, where: SourceFile, node: ast.AST) -> bool:
-        """Return whether a call or a name means this function, or for `__init__` its class."""
+        """Return whether a call or a name means this function. For `__init__`, the name of its class counts."""
         name = where.dotted(node.func if isinstance(node, ast.Call) else node)
         before, _, last = name.rpartition(".")
         of = source.parents.get(function)
@@ -275,7 +275,7 @@ class Scopes:
     def _of_argument(
         self, source: SourceFile, node: ast.Name, depth: int, within: bool
     ) -> list[tuple[SourceFile, ast.AST]]:
-        """Return the same for a parameter: judge the argument that each caller passes."""
+        """Return the same as `made` for a parameter: judge the argument that each caller passes."""
         function = source.function_of(node)
         if function is None:
             return []
@@ -293,7 +293,7 @@ class Scopes:
         return _joined(found, within)
 
     def values(self, source: SourceFile, node: ast.Name | ast.Attribute) -> list[ast.AST]:
-        """Return what may be assigned to a name, without assignments that the job's environment rules out."""
+        """Return the values assigned to a name, without assignments that the job's environment rules out."""
         return [each.value for each in source.assigned(node) if not self._is_never_run(source, each.node)]
 
     def _makes_model(self, source: SourceFile, call: ast.Call, depth: int) -> bool:
@@ -329,6 +329,6 @@ def _joined(found: list[list[tuple[SourceFile, ast.AST]]], within: bool) -> list
 
 
 def _is_of_with(source: SourceFile, node: ast.AST) -> bool:
-    """Return whether an expression is part of a `with`, or kept or returned for one."""
+    """Return whether an expression is part of a `with`, or is kept or returned for a later `with`."""
     kinds = ast.withitem | ast.Assign | ast.Return | ast.stmt
     return not isinstance(next((each for each in source.around(node) if isinstance(each, kinds)), None), ast.Expr)

@@ -37,7 +37,7 @@ _DIFFER_IN = {
 
 
 def as_text(report: DoctorReport) -> str:
-    """Return a text: what would run, each finding with its place, and their numbers."""
+    """Return the report as text: what would run, each finding with its place, and the numbers of findings."""
     lines = []
     for job in report.jobs:
         lines += [f"{job.request.at()}: {_title(job)}", *(f"    {line}" for line in _about(job, report.unseen))]

@@ -22,7 +22,10 @@ _STARTS = ("ContainerEntrypoint", "ContainerArguments")
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """Hold a job as the launcher reads it. Job or plan is None if it cannot make one; `problems` has the reasons."""
+    """Hold a job as the launcher reads it.
+
+    If it cannot make a job or plan, that is None; `problems` has the reasons.
+    """
 
     request: Request
     job: Job | None = None

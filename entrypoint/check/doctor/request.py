@@ -81,7 +81,7 @@ class Request:
         return max((gpus_of(str(group.get("InstanceType") or "")) for group in self.groups), default=0)
 
     def at(self, word: str = "") -> Place:
-        """Return the place of a word of the request: its line in a JSON file, else the line of the launch."""
+        """Return where a word of the request stands: its line in a JSON file, else the line of the launch."""
         found = re.search(rf'"{re.escape(word)}"', self.text) if word and self.text else None
         line = self.text.count("\n", 0, found.start()) + 1 if found else self.line
         return Place(file=self.file, line=line)

@@ -118,7 +118,7 @@ def _files(case: Case) -> list[Path]:
 
 
 def _of_pip(case: Case) -> Iterator[tuple[str, int, str]]:
-    """Yield (file, line, requirement) of each pip installation in scripts whose failure the script does not handle."""
+    """Yield (file, line, requirement) of each pip installation in scripts. Leave out calls that may fail."""
     for source in case.code.sources:
         if source.path.suffix == ".sh":
             calls = [(number, line) for number, line in enumerate(source.text.splitlines(), 1) if "||" not in line]
@@ -143,7 +143,7 @@ def _line_of(case: Case) -> str:
 
 
 def _resolved(case: Case, files: list[Path], calls: list[tuple[str, int, str]]) -> dict[str, Any]:
-    """Return what a host would do with these requirements, as the program RESOLVE answers."""
+    """Return how a host would resolve these requirements, by the program RESOLVE."""
     texts = [_text(path) for path in files]
     asked = {
         "files": [str(path) for path in files],

@@ -100,7 +100,7 @@ def _rehearse(
 
 
 class _Stage:
-    """Make the runs one after another, each depending on the results of those before."""
+    """Make the runs one after another. Each depends on the results of the runs before."""
 
     def __init__(
         self, options: Options, asked: Asked, case: Rehearsal, environment: Mapping[str, str], log: Log

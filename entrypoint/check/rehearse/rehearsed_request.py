@@ -36,7 +36,7 @@ class Asked(RehearsedRequest):
     source: Path  # the code folder
 
     def kept(self, checkpoints: Path) -> list[Path]:
-        """Return the folders whose files outlast the job's hosts, in a run's folder `checkpoints`."""
+        """Return the folders with files that outlast the job's hosts. They lie in a run's folder `checkpoints`."""
         return [checkpoints] if self.keeps_checkpoints else [checkpoints / key for key in self.moved]
 
 

@@ -130,7 +130,7 @@ class _Keeping:
 
 
 def files_in(folders: list[Path]) -> list[Path]:
-    """Return the files in these folders, without empty and unfinished ones and event files of TensorBoard."""
+    """Return the files in these folders. Leave out empty and unfinished files, and event files of TensorBoard."""
     found = []
     for folder in folders:
         for parent, _, names in os.walk(folder):
@@ -142,7 +142,7 @@ def files_in(folders: list[Path]) -> list[Path]:
 
 
 class _Held:
-    """Wrap an engine, and delay its faults until a moment."""
+    """Wrap an engine, and delay its faults until a moment comes."""
 
     def __init__(self, engine: Engine, moment: Moment, own_files: bool) -> None:
         self._engine, self._moment, self._own_files = engine, moment, own_files
@@ -215,12 +215,12 @@ class TrainingTime:
 
 
 def after(progress: TrainingTime, seconds: float) -> Moment:
-    """Return a moment: it comes when the job has trained for `seconds`."""
+    """Return a moment that comes when the job has trained for `seconds`."""
     return lambda: (progress.seconds or -1.0) >= seconds
 
 
 def after_keeping(progress: TrainingTime, seconds: float, folders: list[Path]) -> Moment:
-    """Return a moment: it comes after `seconds` of training, and a second after the first checkpoint."""
+    """Return a moment that comes after `seconds` of training, and a second after the first checkpoint."""
     since: list[float] = []
 
     def reached() -> bool:

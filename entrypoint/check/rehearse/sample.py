@@ -30,7 +30,7 @@ _LINES = (".csv", ".tsv", ".libsvm", ".svm", ".jsonl", ".ndjson", ".txt", ".svml
 
 @dataclass(frozen=True, kw_only=True)
 class ChannelSample:
-    """Describe a part of one channel. Its files represent the channel's, and are distributed in the same way."""
+    """Describe a part of one channel. Its files represent all files of the channel, and are distributed alike."""
 
     channel: LocalChannel  # the channel with the sample as its data
     where: str  # place of the whole channel

@@ -15,7 +15,7 @@ OPEN = 32  # open connections of one address, and of all strangers together
 
 
 class Bucket:
-    """Limit requests to a rate, with a burst. `charge` may put it into debt by as much as the burst."""
+    """Limit requests to a rate, with a burst. `charge` may overdraw it by as much as the burst."""
 
     def __init__(self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._burst, self._clock = rate, burst, clock
@@ -47,7 +47,7 @@ class Limits:
     """Limit each caller. A host that takes too much is refused for a moment; others are not affected."""
 
     def __init__(self, hosts_at: Callable[[str], Collection[str]]) -> None:
-        """`hosts_at` returns the hosts of the job that have an address."""
+        """Take `hosts_at`, which returns the hosts of the job that have an address."""
         self._hosts_at = hosts_at
         self._strangers = Bucket(STRANGERS_RATE, STRANGERS_BURST)
         self._known: dict[str, Bucket] = {}  # at most one for each address of the job

@@ -198,7 +198,7 @@ def leads_here(name: str, address: str) -> str:
 
 
 def canonical(address: str) -> str:
-    """Return an address in the form that is compared: without an interface, and IPv4 never mapped into IPv6."""
+    """Return an address in the form that is compared: without an interface, and as IPv4 where IPv6 contains it."""
     if ":" not in address:
         return address
     number = ipaddress.IPv6Address(address.partition("%")[0])

@@ -98,7 +98,7 @@ class Links:
                 self._read(key.data)
 
     def _read(self, link: _Link) -> None:
-        """Answer the reports that have come. If we close the link ourselves, no event is put."""
+        """Answer the reports that have come. Put no event if we close the link ourselves."""
         try:
             block = link.connection.recv(_BLOCK)
         except BlockingIOError:  # the descriptor belonged to another link before
@@ -134,7 +134,7 @@ class Links:
 
 
 def messages(connection: socket.socket, text: bytes) -> Iterator[bytes]:
-    """Yield what comes over a follower's link. Raise OSError if the coordinator's kernel confirmed nothing."""
+    """Yield the messages over a follower's link. Raise OSError if the coordinator's kernel confirmed nothing."""
     while True:
         *whole, text = text.split(b"\n")
         yield from whole

@@ -63,7 +63,7 @@ class _Channel(HTTPChannel):
             self._answer(request.path, wanted.lower() == "keep-alive", shown, body)
 
     def received(self, data: bytes) -> bool:
-        """Answer what client.py sends if it came in one piece; waitress's parser, for everything else, costs more."""
+        """Answer a request of client.py that came in one piece. waitress's parser, for all others, costs more."""
         message = None if self.request or self.requests else message_in(data)
         if message is None:
             return bool(super().received(data))
@@ -207,4 +207,4 @@ class ControlServer(TcpWSGIServer):
         return readable
 
     def maintenance(self, now: float) -> None:
-        """Do nothing: waitress would wait for silence, by a clock that may be set."""
+        """Do nothing: waitress would close silent connections, by a clock that may be set."""

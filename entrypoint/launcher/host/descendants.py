@@ -133,7 +133,7 @@ class Descendants:
         return [stat for stat in self._with_descendants(below) if stat.alive]
 
     def below_us(self, spare: Collection[int] = ()) -> list[Stat]:
-        """Return all our descendants, except those in `spare` and what descends from them."""
+        """Return all our descendants, except those in `spare` and the descendants of these."""
         ours = [stat for stat in self._children.get(os.getpid(), ()) if stat.pid not in spare]
         return [stat for stat in self._with_descendants(ours, spare) if stat.alive]
 
@@ -163,7 +163,7 @@ class Descendants:
 def end_descendants(
     within: float, spare: Collection[int] = (), known: Container[tuple[int, int]] = ()
 ) -> tuple[list[Stat], list[tuple[int, int]]]:
-    """Kill everything that still descends from us. Return (what is left, what was reaped, as `reap` returns it).
+    """Kill all our descendants. Return (processes that are left, what was reaped, as `reap` returns it).
 
     It ends when only `known` processes are left, or after `within` seconds. The children in `spare`, and what descends
     from them, keep running.

@@ -1,4 +1,4 @@
-"""Run a helper program in a fork of the launcher, since a new Python would start and import again what we have.
+"""Run a helper program in a fork of the launcher, since a new Python would import again what we have.
 
 Only the first program runs so, while the launcher has no thread that could hold a lock. The program gets what it would
 get as a command: its environment, its input, the usual signal handlers, and Python's own `sys.path`.

@@ -1,4 +1,4 @@
-"""Own the parts of this machine: act on its processes, return what happened as events, with evidence of each end."""
+"""Own the parts of this machine: act on its processes, and return events, with evidence of each end."""
 
 import contextlib
 import json
@@ -110,7 +110,10 @@ class ThisHost:
         return [*([came] if came else []), *((each,) for each in found)]
 
     def _events_of_end(self, spec: ProcessSpec, exit: Exit, killed: bool) -> list[Event]:
-        """Return an Ended event, after events for what comes with it. `killed`: we sent SIGKILL."""
+        """Return the events of an end: first its results, such as a public key, then Ended.
+
+        `killed`: we sent SIGKILL.
+        """
         before: list[Event] = []
         output = shortage = wrote = ""
         try:
@@ -155,7 +158,7 @@ class ThisHost:
             return self.log.secret.mask(file.read(MOST_CHARS))[:most]
 
     def _note(self, event: Noticed) -> Event | None:
-        """Note what an event means for this host. Return it unless it means nothing to the policy."""
+        """Note what an event means for this host. Return the event, unless the policy does not need it."""
         match event:
             case ChildrenChanged():
                 for pid, wait_status in process.reap():
@@ -214,7 +217,7 @@ class ThisHost:
         self.terminator.force(name)
 
     def sweep(self, keep: frozenset[str], within: float) -> None:
-        """End what an attempt has left, and forget its symptoms, which would explain no later end."""
+        """End the processes that an attempt has left, and forget its symptoms, which would explain no later end."""
         self._is_dying = False
         self._meter.killed_since()
         with contextlib.suppress(OSError):

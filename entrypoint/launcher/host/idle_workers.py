@@ -92,7 +92,7 @@ def _alone_and_listening(pid: int, port: int) -> bool:
 
 
 def _in_join(pid: int) -> bool:
-    """Return whether the main thread waits for another's end, and every other thread for a thread or a message."""
+    """Return whether the main thread waits for the end of another, and all others for a thread or a message."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         calls = {task.name: read(task, "syscall").split() for task in Path(f"/proc/{pid}/task").iterdir()}
         tasks = set(calls)

@@ -96,7 +96,7 @@ class Log:
         return self._open(process, f"{process} stdout"), self._open(process, f"{process} stderr")
 
     def tail(self, process: str) -> str:
-        """Return the last output of a process, after the beginning of its last traceback: some thousand characters."""
+        """Return some thousand characters: the beginning of a process's last traceback, and its last output."""
         with self._lock:
             lines = [bytes(pipe.unfinished) for pipe in self._pipes.values() if pipe.owner == process]
             # Masked before the cut: half a secret is not recognised.
@@ -167,7 +167,7 @@ class Log:
                 rested = time.monotonic()
 
     def _wait_for_space(self) -> None:
-        """Leave output in the pipes, which fill up; but read from processes that are to end."""
+        """Leave output in the pipes, which fill up; but read on from processes that are to end."""
         read = 0
         while self._sink.is_full:
             self._sink.wait_for_space(0 if read else _FULL_SECONDS)
@@ -229,7 +229,7 @@ class Log:
             self._grows = any(pipe.grown for pipe in self._pipes.values())
 
     def _show(self, pipe: _Pipe) -> None:
-        """Write a line that has no end yet, except for what may be the beginning of a secret.
+        """Write a line that has no end yet. Hold back the possible beginning of a secret.
 
         What stands behind its last carriage return may still grow. Then it is shown again from its beginning, so that a
         number in it is found whole. If it is long, what follows becomes a line of its own instead.
@@ -279,6 +279,6 @@ def _not_shown(text: bytes, shown: int) -> bytes:
 
 
 def _open_character(text: bytes) -> int:
-    """Return how many bytes at the end are the beginning of a character."""
+    """Return how many bytes at the end belong to a character that is not complete."""
     end = text[-4:]
     return len(end) - codecs.utf_8_decode(end, "replace", False)[1]

@@ -88,7 +88,7 @@ def this_machine() -> Machine:
 
 
 def cpu_quota(process: Path = Path("/proc/self")) -> float | None:
-    """Return the CPUs' time that our control group and its ancestors may use; None if there is no limit."""
+    """Return the CPUs that our control group and its ancestors may use, as a number; None without a limit."""
     # "150000 100000", or in version 1 two files; "max" and -1 are no limit.
     names = ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us")
     found = [read(folder, *names).split() for group in groups("cpu", process) for folder in group]
@@ -123,7 +123,7 @@ def groups(controller: str, process: Path = Path("/proc/self")) -> Iterator[list
 
 
 def read(folder: Path, *names: str) -> str:
-    """Return the contents of these files. Each version has names of its own; the other's files are absent."""
+    """Return the contents of those of these files that exist: each version of control groups has its own names."""
     found = ""
     for name in names:
         with contextlib.suppress(OSError):
@@ -150,7 +150,7 @@ class Meter:
         self._seen = _count(self._folder) or 0
 
     def killed_since(self) -> str:
-        """Return a line about what was killed since the last call; "" if nothing was, or there is no counter."""
+        """Return a line about processes killed since the last call; "" if there are none, or no counter."""
         new = (_count(self._folder) or 0) - self._seen
         if self._folder is None or new <= 0:
             return ""

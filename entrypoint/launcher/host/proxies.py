@@ -60,7 +60,7 @@ def spared(environment: Mapping[str, str], more: Iterable[str]) -> dict[str, str
 
 
 def names_of(cluster: Cluster, environment: Mapping[str, str]) -> list[str]:
-    """Return what is known from the beginning: the hosts' names, and the places on this host."""
+    """Return the names known from the beginning: the hosts' names, the loopback, and AWS's services on this host."""
     hosts = [name for host in cluster.hosts for name in (host.name, host.address)]
     ours = [_host_in(environment.get(variable, "")) for variable in AWS_AT]
     return list(dict.fromkeys([*hosts, *LOOPBACK, *AWS, *filter(None, ours)]))

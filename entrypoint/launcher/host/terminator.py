@@ -45,7 +45,7 @@ class _Ending(State):
 
 
 class Terminator:
-    """End started processes of the plan. Only the loop may use it and both mappings, which `ThisHost` changes."""
+    """End started processes of the plan; for the loop only. `ThisHost` changes both mappings that it reads."""
 
     def __init__(
         self, processes: Mapping[str, Process], specs: Mapping[str, ProcessSpec], put: Callable[[Event], None]
@@ -96,7 +96,7 @@ class Terminator:
         self._endings.pop(name, None)
 
     def left_others(self, name: str) -> bool:
-        """Return whether a process that is to end left others, which may still save: then it counts as running."""
+        """Return whether a process that is to end left others. These may still save, so it counts as running."""
         ending = self._endings.get(name)
         return ending is not None and any(stat.pid != self._processes[name].pid for stat in ending.living)
 

@@ -45,7 +45,7 @@ class Wrapper(StrEnum):
 
 
 class Channel(Value):
-    """Describe a channel as inputdataconfig.json does. The defaults replace what SageMaker's local mode leaves out."""
+    """Describe a channel as inputdataconfig.json does. The defaults stand for keys that local mode leaves out."""
 
     name: str
     mode: InputMode = InputMode.FILE
@@ -54,7 +54,7 @@ class Channel(Value):
 
 
 class Reader(Value):
-    """Hold a training process's place, which decides what it reads. `hosts`: how many have its local rank."""
+    """Hold a training process's place, which decides what it reads. `hosts`: how many hosts have its local rank."""
 
     size: int
     rank: int
@@ -190,7 +190,7 @@ def _occurrences(values: Sequence[Any]) -> list[int]:
 
 @cache
 def sources(channels: Channels, most: int) -> tuple[Source, ...]:
-    """Return the groups and the single channels, sorted by name; `most` training processes run on a host."""
+    """Return the groups and the single channels, sorted by name. `most`: the training processes of a host."""
     kinds = dict(channels.groups)
     families: dict[str, list[tuple[int, Channel]]] = defaultdict(list)
     for channel in channels.all:
@@ -217,7 +217,7 @@ def stem_of(name: str) -> tuple[str, int]:
 
 
 def _without_gaps(numbers: list[int]) -> bool:
-    """Return whether numbers count up from the start of a group, rather than naming two years.
+    """Return whether numbers count up from the start of a group. Two years, such as 2023 and 2024, do not.
 
     Groups are train, train-1, ... or train, train-2, ... or train-0, train-1, ... or train-1, train-2, ...
     """

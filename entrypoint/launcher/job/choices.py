@@ -1,4 +1,4 @@
-"""Enumerate the words of those settings that are one of a few words."""
+"""Enumerate the words of settings that take one of a few words."""
 
 from entrypoint.base.python310 import StrEnum
 
@@ -17,7 +17,7 @@ class Mode(StrEnum):
 
 
 class PsProgram(StrEnum):
-    """Name what runs as a worker, or as a parameter server."""
+    """Name the program that runs as a worker, or as a parameter server."""
 
     SCRIPT = "script"
     SERVER = "server"

@@ -169,7 +169,7 @@ def _evaluator(settings: Settings, mode: Mode, cluster: Cluster) -> str:
 
 
 def this_host(base: Path) -> str | None:
-    """Return the name of this host, if the files can be read; for messages about files that cannot."""
+    """Return the name of this host, if the files can be read. Messages about files that cannot be read need it."""
     try:
         name = files.read_object(Tree(base=base).config / "resourceconfig.json").get("current_host")
     except ConfigError:
@@ -202,7 +202,7 @@ def _serving_groups(mode: Mode, settings: Settings) -> tuple[str, ...]:
 def _cluster(
     resources: dict[str, Any], names: Sequence[str], found: Mapping[str, Part], settings: Settings, here: bool
 ) -> Cluster:
-    """Return all hosts in rank order. `found` gives the part of each host, where not all train."""
+    """Return all hosts in rank order. `found`: the part of each host, if some hosts do not train."""
     order = list(Part)
     ordered = sorted(names, key=lambda name: (order.index(found.get(name, Part.TRAINS)), name))
     addresses = dict(settings.host_addresses)

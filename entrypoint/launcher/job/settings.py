@@ -183,7 +183,7 @@ _setting: Any = Setting  # as a field's default, which has the field's type
 
 
 def _word(default: _Word, *others: _Word, fixed: bool = False) -> Any:
-    """Return the Setting of a word: `default`, or one of `others` (without `others`, any word of its enum)."""
+    """Return the Setting of a word: `default` or one of `others`. Without `others`, take any word of the enum."""
     words = (default, *(others or (word for word in type(default) if word is not default)))
 
     def parse(text: str) -> _Word:
@@ -253,7 +253,7 @@ class Settings(Value):
 
     @property
     def stop_early_seconds(self) -> float:
-        """Return how long before the maximum runtime the job is stopped: scripts save, and the hosts end."""
+        """Return how many seconds before the maximum runtime the job is stopped, so that scripts save and hosts end."""
         return self.stop_grace + END_SECONDS
 
     def paced(self, hosts: int) -> "Settings":

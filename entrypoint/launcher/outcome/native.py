@@ -133,7 +133,7 @@ def fatal(lines: Sequence[str], after: int | None = None) -> Reason | None:
 
 
 def complaint(lines: Sequence[str]) -> str:
-    """Return the last line before a crash that reports an error of the program itself; "" if none does.
+    """Return the last line before a crash that reports an error of the program itself; "" without such a line.
 
     A line without a level, such as "no checkpoint was found", only counts directly before the crash.
     """

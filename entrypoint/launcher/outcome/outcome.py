@@ -54,7 +54,7 @@ class Exit(Value):
 
 
 class Confidence(StrEnum):
-    """Rate how sure it is that a failure came first and is no symptom of another."""
+    """Rate how sure it is that a failure came first, and is no symptom of another failure."""
 
     HIGH = "high"
     LOW = "low"

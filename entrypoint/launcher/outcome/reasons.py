@@ -66,7 +66,7 @@ class PrintedOutput:
         return self.chains[-1]
 
     def lines_after(self, chain: Chain) -> float:
-        """Return how many lines that may matter follow an exception; infinity if output is missing there."""
+        """Return how many lines follow an exception and may matter; infinity if output is missing there."""
         rest = self.meaningful[chain[-1].last + 1 :]
         if cut := GAP in rest:
             at = rest.index(GAP)
@@ -149,7 +149,7 @@ def said_by_child(chain: Chain, meaningful: Sequence[str]) -> str:
 
 
 def _went_on(exit: Exit, chain: Chain, printed: PrintedOutput) -> bool:
-    """Return whether the program, or the shell that ran it, went on after an exception and ended for another reason."""
+    """Return whether the program, or its shell, went on after an exception and ended for another reason."""
     rest = printed.lines[chain[-1].last + 1 :]
     if printed.lines_after(chain) == float("inf"):
         return True
@@ -169,7 +169,7 @@ def _inside(printed: PrintedOutput, at: int) -> int:
 
 
 def _with_child(chains: Sequence[Chain], at: int) -> Chain:
-    """Return a chain. If it is about a failed child program, put the exception of that program before it."""
+    """Return a chain. If it reports a failed child program, put that program's exception before it."""
     chain = chains[at]
     if at and len(chain) == 1 and chain[0].name.rpartition(".")[2] in _OF_CHILDREN:
         before = chains[at - 1]
@@ -196,7 +196,7 @@ def _end_of_logging(lines: Sequence[str], at: int) -> int:
 
 
 def refusal(lines: Sequence[str], code: int) -> str:
-    """Return why a program did not take its arguments; "" if it did not end because of that."""
+    """Return why a program refused its arguments; "" if it ended for another reason."""
     lines = lines[-REFUSAL_LINES:]
     meaningful = without_goodbyes(lines)
     for find in (_of_absl, _of_usage, _of_box):
@@ -215,7 +215,7 @@ def _of_absl(lines: Sequence[str], _: int) -> Found | None:
 
 
 def _of_usage(lines: Sequence[str], code: int) -> Found | None:
-    """Find an error beside a usage. Most programs print the usage first; Fire and others print the error first."""
+    """Find an error beside a usage text. Most programs print the usage first; Fire and others print the error first."""
     usage = _last(lines, _USAGE)
     if usage is None:
         return None

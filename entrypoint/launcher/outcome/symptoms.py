@@ -98,7 +98,7 @@ _RULE = re.compile(r"^-{60,}$")
 
 
 def reads_like_symptom(name: str, message: str) -> bool:
-    """Return whether an exception is of a kind that programs raise when another one fails. `name` may be ""."""
+    """Return whether an exception is of a kind that programs raise when another program fails. `name` may be ""."""
     if _OWN.search(message) or out_of_step(message):
         return False
     by_name = _NAMES.fullmatch(name.rpartition(".")[2]) if name else _NAMES_IN_TEXT.search(message)
@@ -132,7 +132,7 @@ class Banner(NamedTuple):
 
 
 def without_goodbyes(lines: Sequence[str]) -> list[str]:
-    """Return the lines, with "" in place of each that only reports an end."""
+    """Return the lines, with "" in place of each line that only reports an end."""
     kept, belongs = list(lines), False
     for number, line in enumerate(lines):
         # An indented line belongs to the one before it.

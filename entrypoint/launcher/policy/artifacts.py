@@ -46,7 +46,7 @@ def is_version(folder: str) -> bool:
 
 
 def warnings(left: Mapping[str, Artifacts | None]) -> Iterator[str]:
-    """Yield a line for each thing to know about what the hosts left. None: a host did not report."""
+    """Yield a warning for each conflict among the files that hosts left. None: a host did not report."""
     known = {host: artifacts for host, artifacts in left.items() if artifacts is not None}
     if len(known) == len(left) and all(artifacts.whole for artifacts in known.values()):
         yield from _of_the_model([*known.values()])

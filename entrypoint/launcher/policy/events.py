@@ -131,7 +131,7 @@ class Reported(Value):
 
 
 class Informed(Value):
-    """Report that a follower received news. `offset` is the coordinator's clock minus ours, in seconds, if measured."""
+    """Report that a follower received news. `offset`: the coordinator's clock minus ours in seconds, if measured."""
 
     news: News
     offset: float | None = None

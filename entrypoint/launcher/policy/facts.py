@@ -121,7 +121,7 @@ class Facts:
         return is_news
 
     def begin_attempt(self, number: int) -> None:
-        """Begin a new attempt. What still runs belongs to the last one."""
+        """Begin a new attempt. Processes that still run belong to the last one."""
         self.history += self.attempt.causes
         stays = {(spec.host, spec.name) for spec in self.plan.processes if spec.restart is Restart.KEEP}
         stays |= {(ALL_HOSTS, name) for _, name in stays}
@@ -193,14 +193,14 @@ class Facts:
         return own.ended_well(*(name for name in own.deciding if name not in killed)) and own.ranks_ended_well()
 
     def rests(self) -> float | None:
-        """Return the seconds for which what remains here must only serve; 0: all has ended; None: some may work."""
+        """Return the seconds for which all that remains here must only serve. 0: nothing does; None: some may work."""
         left, resting = [name for name in self.own.deciding if name not in self.own.ended], self.attempt.resting
         if self.done() or not left:
             return 0.0 if self.done() else None
         return max(resting[name] for name in left) if all(name in resting for name in left) else None
 
     def lost(self) -> set[str]:
-        """Return hosts that cannot be reached any more, or never could."""
+        """Return hosts that cannot be reached any more, or were never reached."""
         causes = [noted.cause for noted in self.attempt.causes]
         whole = [cause for cause in causes if not cause.process and cause.host != self.host]
         known = self.hosts.last_contact

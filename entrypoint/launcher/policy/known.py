@@ -55,7 +55,7 @@ class OwnProcesses:
                 facts.pop(name, None)
 
     def running(self, *duties: Duty) -> list[str]:
-        """Return the names of processes that were started and have not ended; with one of these duties if given."""
+        """Return the names of processes that were started and have not ended; with `duties`, only of these duties."""
         return [
             name
             for name, spec in self.specs.items()
@@ -126,7 +126,7 @@ class OtherHosts:
         self.note_contact(report.host, now)
 
     def note_news(self, news: News, coordinator: str, now: float, answers: bool) -> None:
-        """Note news. If they answer us, note that the coordinator is alive: other news may be from before a pause."""
+        """Note news. If they answer a report of ours, the coordinator is alive; others may be from before a pause."""
         self.news, self.assembled = news, self.assembled or news.assembled
         if answers:
             self.note_contact(coordinator, now)

@@ -97,7 +97,7 @@ class Liveness:
             facts.note_cause(cause, now, at=self.hosts.woke - self.hosts.slept)
 
     def is_silent(self, host: str, now: float) -> bool:
-        """Return whether a host would be lost if the job were not ending."""
+        """Return whether a host has been silent for so long that it would be lost, if the job were not ending."""
         return host in self.hosts.last_contact and now >= self._patience_with(host)[0]
 
     def _patience_with(self, host: str, hurried: bool = False) -> tuple[float, str]:
@@ -114,7 +114,7 @@ class Liveness:
         return min(patience)
 
     def _all_silent(self, now: float) -> bool:
-        """Return whether the coordinator gets no report from any host that should be there."""
+        """Return whether the coordinator gets no report from any of the expected hosts."""
         facts, missed = self.facts, MISSED_HEARTBEATS * self.settings.heartbeat
         there = (host for host in facts.others if not self.hosts.is_gone(host) and host in self.hosts.last_contact)
         contact, unreached = self.hosts.last_contact, self.hosts.unreached

@@ -109,7 +109,7 @@ class Ends:
         yield from self._log_waiting(now)
 
     def _watch_the_dying(self, now: float) -> Iterator[Action]:
-        """Ask, after a failure, which processes are about to end; blame one that announced its end and stays."""
+        """After a failure, check which processes are about to end. Blame one that announced its end and stays."""
         facts = self.facts
         if not facts.attempt.polled_within(PEER_SECONDS, now) or not facts.phase.is_active:
             return

@@ -20,7 +20,7 @@ LONGEST_BACKOFF_SECONDS = 60.0  # seconds, unless the first back-off is longer
 
 
 class Starting:
-    """Start processes. It remembers since when they wait for needs with a time limit, and when an attempt begins."""
+    """Start processes. It remembers since when they wait for a need with a limit, and when an attempt begins."""
 
     def __init__(self, facts: Facts, settings: Settings) -> None:
         self.facts, self.settings = facts, settings
@@ -98,7 +98,7 @@ class Starting:
         yield events.Say(message=f"all processes restart in {wait:g} s ({count})")
 
     def _begin_attempt(self, now: float) -> Iterator[Action]:
-        """Sweep when what is left of the last attempt has ended; let the new one begin when all hosts are clear."""
+        """Sweep when the last attempt's processes have ended. Let the new one begin when all hosts are clear."""
         facts = self.facts
         group = facts.own.group()
         if facts.attempt.clearing and not self._sweeping and not any(name in group for name in facts.own.running()):

@@ -1,4 +1,4 @@
-"""Decide which outcome the facts settle. Pure; the coordinator's answer is the job's.
+"""Decide which outcome follows from the facts. Pure; the coordinator's answer is the job's outcome.
 
 After a failure, every host is asked whether it knows more. Of the causes reported by then, the first that is not a
 symptom counts: first by the time at which it happened, not at which it was reported. If all are symptoms, they wait for
@@ -62,7 +62,7 @@ def _may_still_work(facts: Facts, settings: Settings, now: float) -> bool:
 
 
 def lingering_hosts(facts: Facts) -> set[str]:
-    """Return the hosts that report a process which does not decide and may still have work."""
+    """Return the hosts on which a process that does not decide may still have work, by their reports."""
     found = {host for host in facts.others if facts.report_of(host).lingering}
     return found | {facts.host} if facts.lingering() else found
 
@@ -195,7 +195,7 @@ def _of_a_stop(facts: Facts) -> Outcome | None:
 
 
 def known_before_the_stop(facts: Facts) -> Cause | None:
-    """Return what had gone wrong before SIGTERM came to the first host; later causes are effects of the stop."""
+    """Return the causes from before SIGTERM came to the first host; later causes are effects of the stop."""
     asked_at = facts.stop_asked_at
     causes = [noted for noted in facts.attempt.causes if asked_at is not None and _was_before(facts, noted, asked_at)]
     return _named(facts, causes) if causes else None
@@ -233,7 +233,7 @@ def _followers(facts: Facts, now: float) -> Outcome | None:
 
 
 def _without_coordinator(facts: Facts, lost: Cause) -> Outcome | None:
-    """Return the outcome if the coordinator is lost. A failure here that came before counts, unless it is a symptom."""
+    """Return the outcome if the coordinator is lost. An earlier failure here counts, unless it is a symptom."""
     if facts.phase is Phase.STOPPING:  # scripts keep the time that they were promised
         return _stopped_alone(facts) if facts.done() and not facts.lingering() else None
     contact = facts.hosts.last_contact.get(facts.coordinator, facts.began)

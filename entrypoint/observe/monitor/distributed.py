@@ -1,4 +1,4 @@
-"""Judge from the records whether the hosts train one model together, or each its own. Pure.
+"""Judge from the records whether the hosts train one model together, or each a model of its own. Pure.
 
 docs/monitoring.md describes when the verdict is "yes", "NO" or unclear. "NO" can end a job.
 """
@@ -76,7 +76,7 @@ class Together:
                 self._note_metrics(line.at, host, line.process, line.values)
 
     def _start(self, host: str) -> None:
-        """Note that a training process has started on a host: all hosts begin again, as they wait for it."""
+        """Note that a training process has started on a host. All hosts begin again, since they wait for that host."""
         self._started.add(host)
         before = self._hosts[host]
         self._hosts[host] = Exchanged(part=before.part, is_shared=before.is_shared)

@@ -1,4 +1,4 @@
-"""Feed the monitor of this host, and act on what it finds. The loop never waits for the monitor.
+"""Feed the monitor of this host, and act on its findings. The loop never waits for the monitor.
 
 A message on the socket is a line of the record in JSON, or output of a process. If the monitor is too slow, output is
 only counted.
@@ -111,7 +111,7 @@ class Feed:
                 self._send()
 
     def show(self, process: str, lines: bytes) -> None:
-        """Send the monitor what a process has printed. Secrets are masked already."""
+        """Send the monitor the output of a process, in which secrets are masked already."""
         if not self._is_wanted:
             return
         if not process:  # the launcher's own lines are not dropped
@@ -139,7 +139,7 @@ class Feed:
         write: "Callable[[str], None]",
         ask: "Callable[[Callable[[], dict[str, Any]], float], Any]",
     ) -> None:
-        """Start a thread that reads what the monitor finds, and that starts the monitor again if it ends too early.
+        """Start a thread that reads the monitor's findings, and restarts a monitor that has ended too early.
 
         `ask` runs a function in the launcher's loop: only the loop may start children, since it reaps them.
         """
@@ -193,7 +193,7 @@ class Feed:
             self._put_event(Found(cause=cause))
 
     def _hear(self, within: float = inf) -> bool:
-        """Read what the monitor finds until it ends, or for `within` seconds. Return whether it has ended."""
+        """Read the monitor's findings until it ends, or for `within` seconds. Return whether it has ended."""
         until, poll = time.monotonic() + within, select.poll()
         link = self._socket
         if link is None:

@@ -71,7 +71,7 @@ class JobWatch:
             self._hangs.asked = int(json.loads((job.paths.run / "wants.json").read_text())["stacks"])
 
     def look(self, own: Iterable[lines.Line]) -> list[lines.Line]:
-        """Read new lines of all hosts (`own`: of this one), and act on what they show; return lines for the record."""
+        """Read new lines of all hosts (`own`: of this host), and act on them. Return lines for the record."""
         self._read(own)
         self._look_at_training()
         if stands := self._hangs.look(time.monotonic()):
@@ -166,7 +166,7 @@ class JobWatch:
         self._tell({"say": words})
 
     def _look_at_training(self) -> None:
-        """Log whether the hosts train together. If the settings require it, end the job once the contrary is proven."""
+        """Log whether the hosts train together. End the job if the settings demand that, and the contrary is proven."""
         if found := self._together.look():
             self._tell_together(*found)
         if found := self._weights.look():

@@ -189,7 +189,7 @@ class Monitor:
                 self._there = list(line.there)
 
     def _add_marks(self) -> set[str]:
-        """Record the messages of scripts (by sagemaker_tf_data) since the last look; return the processes of these."""
+        """Record the messages of scripts (by sagemaker_tf_data) since the last look. Return the senders."""
         metrics, found = self._marks.take() if self._marks else ({}, [])
         self._add(*found)
         for process, values in metrics.items():

@@ -1,4 +1,4 @@
-"""Take a sample of this host: what it, its processes and their connections have used since the last sample.
+"""Take a sample of this host: the use by the host, its processes and their connections since the last sample.
 
 All figures but sizes of memory are differences. In a container, CPU time and memory come from the control group, which
 counts the container alone; figures of disks, network and (with version 1) CPUs are what the machine shows in this
@@ -135,7 +135,7 @@ def _number(names: str, text: str) -> float:
 
 
 def memory_limit() -> int:
-    """Return the bytes of memory that this host may use: the least limit of its control groups and the machine."""
+    """Return the bytes of memory that this host may use: the lowest of its control groups' limits and the machine's."""
     said = [
         int(words[0])
         for group in groups("memory") for folder in group

@@ -138,7 +138,7 @@ class LastSigns:
                 samples.clear()
 
     def _moves(self, name: str, now: float, moved: Mapping[str, float]) -> bool:
-        """Return whether a process reads, writes or receives more than heartbeats would."""
+        """Return whether a process reads, writes or receives more bytes than heartbeats need."""
         if name not in moved:
             return False
         samples = self._bytes[name]

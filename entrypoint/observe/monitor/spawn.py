@@ -1,4 +1,4 @@
-"""Start the monitor: first as a fork of the launcher, before that has threads; later as a new Python process.
+"""Start the monitor: first as a fork, before the launcher has threads; later as a new Python process.
 
 A fork is cheaper: a new Python would cost every job some 50 ms of CPU time in its first second.
 """

@@ -19,7 +19,7 @@ SMALL = 1000  # weights: in a smaller model, the size of a tensor or of an excha
 
 
 class TrainedModel(Value):
-    """Describe the model that one process trains, or all together. All counts are of numbers, not of bytes."""
+    """Describe the model that one process trains, or that all train. Counts are of numbers, not of bytes."""
 
     weights: float = 0.0  # trained weights
     dense: float = 0.0  # trained weights without embeddings: a step touches only some rows of an embedding
@@ -87,7 +87,7 @@ def _number(value: Any) -> float:
 
 
 def of_all(models: Iterable[TrainedModel]) -> TrainedModel:
-    """Combine the models that all processes report: the largest of each number."""
+    """Combine the models that all processes report: take the largest value of each number."""
     known = list(models)
     found: dict[str, Any] = {name: max((getattr(each, name) for each in known), default=0.0) for name in NUMBERS}
     found |= {name: next((text for each in known if (text := getattr(each, name))), "") for name in TEXTS}

@@ -1,4 +1,4 @@
-"""Judge whether one host trains with the others, from the bytes that they exchange, and put that into words. Pure.
+"""Judge by the exchanged bytes whether one host trains with the others, and put that into words. Pure.
 
 A *large* exchange is one that could have been the gradients or the weights. A single one, such as a broadcast of the
 weights at the beginning, does not prove joint training; several at intervals do, as when weights are averaged.
@@ -143,7 +143,7 @@ class Exchanged(State):
         return self.is_quiet(model) and self._has_trained(needed, self.large_steps, self.large_seconds)
 
     def was_alone(self, model: TrainedModel, unseen: bool = False) -> bool:
-        """Return whether the host has trained alone to its end, after which no exchange can follow.
+        """Return whether the host has trained alone until its end: no exchange can follow.
 
         `model`: its own; `unseen`: traffic proves nothing.
         """

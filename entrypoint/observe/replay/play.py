@@ -1,4 +1,4 @@
-"""Make a job's plan again, play a host's history through the policy, and compare what it decides with the record."""
+"""Rebuild a job's plan, play a host's history through the policy, and compare its decisions with the record."""
 
 import json
 import tempfile

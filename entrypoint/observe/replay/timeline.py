@@ -1,4 +1,4 @@
-"""Print what every host of a job knew and decided, from the job's records: the work of `entrypoint replay`."""
+"""Print the knowledge and decisions of every host of a job, from its records: the work of `entrypoint replay`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -130,7 +130,7 @@ def once_more(records: Mapping[str, bytes], program: str) -> list[str]:
 
 
 def lacks(records: Mapping[str, bytes]) -> str:
-    """Return the options for what the job had and its bundle lacks: data, secrets, the script's own variables."""
+    """Return the options for things that the job had and its bundle lacks: data, secrets, the script's variables."""
     asked = next(iter(read_all(records).values())).described
     channels = [f"--channel {name}=DIR" for name in asked.inputdataconfig]
     hidden = [f"--hyperparameters {name}=..." for name, value in asked.hyperparameters.items() if "***" in str(value)]

@@ -125,7 +125,7 @@ def _host(job: JobRecord, host: HostFigures, count: int) -> dict[str, Any]:
 
 
 def _spans(spans: list[Span], least: float, most: int) -> list[list[Any]]:
-    """Return [phase's number, start, end] of each span. If there are too many, short ones join the one before."""
+    """Return [phase's number, start, end] of each span. If there are too many, join short ones to their predecessor."""
     while True:
         found: list[list[Any]] = []
         for span in spans:
@@ -207,7 +207,7 @@ def _metrics(job: JobRecord, index: dict[str, int], count: int) -> list[dict[str
 
 
 def _stragglers(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:
-    """Return [host, process, seconds per step, steps] of all processes that report them, the slowest first."""
+    """Return [host, process, seconds per step, steps] of all processes that report steps, the slowest first."""
     found: list[list[Any]] = [
         [index[host.name], process.name, digits(each), digits(max(process.steps.values, default=math.nan))]
         for host, process in job.trainers() if (each := seconds_per_step(process))

@@ -58,7 +58,7 @@ class ProcessFigures:
 
     @property
     def trains(self) -> bool:
-        """Return whether the process trains: it is no server, helper or evaluator, and no script outside."""
+        """Return whether the process trains: it is no server, helper, evaluator, or script outside of the plan."""
         return self.role not in SERVES | HELPS | {"evaluator", ""} and self.task != OUTSIDE
 
     @property
@@ -105,7 +105,7 @@ class HostFigures:
         return [process for process in self.processes.values() if process.trains]
 
     def takes(self, line: lines.Line) -> bool:
-        """Note a line; return whether it can be one of this job."""
+        """Note a line; return whether the line can belong to this job."""
         at = line.at - self.zero
         if not -60 <= at <= LONGEST:
             return False

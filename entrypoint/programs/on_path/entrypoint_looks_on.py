@@ -180,7 +180,7 @@ def runs_at_once() -> bool:
 
 
 def strategy() -> tuple[str, int]:
-    """Return the name of TensorFlow's present strategy, or of Keras 3's on jax, and how many workers it knows."""
+    """Return the name of the present strategy, of TensorFlow or of Keras 3 on jax, and its number of workers."""
     distributed, keras = sys.modules.get("jax._src.distributed"), sys.modules.get("keras")
     if distributed and keras and distributed.global_state.client is not None:
         spread = keras.distribution.distribution()
@@ -314,7 +314,7 @@ def sigterm_kept(*_: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def workers_noted(extended: Any, *_: Any) -> Iterator[None]:
-    """Note that a strategy of several hosts is made, and of how many workers."""
+    """Note that a strategy of several hosts is made, and how many workers it has."""
     yield
     has_servers = type(extended).__name__.startswith("Parameter")  # which are elsewhere
     SEEN.made = max(SEEN.made, int(getattr(extended, "_num_workers", 0) or 0) + has_servers)
@@ -413,7 +413,7 @@ def change_after(loader: Any, change: Callable[[Any], None]) -> None:
 
 
 def keep_reporting() -> None:
-    """Report what was seen whenever it has changed."""
+    """Report the facts whenever they have changed."""
     sent, wait = -1, FIRST_SECONDS
     while True:
         time.sleep(wait)
@@ -449,7 +449,7 @@ def forked() -> None:
 
 
 def begin() -> Finder:
-    """Start changing what the script imports, and watching if a monitor listens."""
+    """Start changing the modules that the script imports, and watching if a monitor listens."""
     sys.meta_path.insert(0, finder := Finder(WRAPPED if os.environ.get(SOCKET) else UNWATCHED))
     os.register_at_fork(after_in_child=forked)
     return finder

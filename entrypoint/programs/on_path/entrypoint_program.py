@@ -1,4 +1,4 @@
-"""Take the user's program from this process's arguments, and make this process look as `python` would for it."""
+"""Take the user's program from this process's arguments, and set this process up as `python` would for it."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ PROGRAMS = Path(__file__).resolve().parents[1]  # the folder of the programs tha
 
 
 def taken() -> tuple[str, str]:
-    """Return (file, module) of the program, one of them "", and set sys.argv and sys.path for it.
+    """Return (file, module) of the program, of which one is "", and set sys.argv and sys.path for it.
 
     The arguments are those that `python` takes: FILE ARGUMENT..., or -m MODULE ARGUMENT...
     """

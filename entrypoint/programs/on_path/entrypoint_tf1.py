@@ -69,7 +69,7 @@ def renamed(name: str) -> str:
 
 
 class Old(ast.NodeTransformer):
-    """Change imports of TensorFlow and Keras into what they meant in TensorFlow 1."""
+    """Change imports of TensorFlow and Keras to the modules of TensorFlow 1."""
 
     def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
         found: list[ast.stmt] = []
@@ -163,13 +163,13 @@ class Attributes(MetaPathFinder):
 
 
 class FoundModule(Loader):
-    """Load a module that exists already under one more name."""
+    """Load an existing module under one more name."""
 
     def __init__(self, module: types.ModuleType) -> None:
         self.module = module
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Let Python make a module, which is thrown away: otherwise it would write into ours."""
+        """Let Python make a module, and drop it: without it, Python would write into ours."""
 
     def exec_module(self, module: types.ModuleType) -> None:
         sys.modules[module.__name__] = self.module

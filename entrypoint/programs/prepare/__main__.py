@@ -145,7 +145,7 @@ def look_at(
 
 
 def fingerprints_of(code: Path) -> dict[str, str]:
-    """Return what must be the same on all hosts, before anything is installed."""
+    """Return the facts that must be equal on all hosts, before anything is installed."""
     requirements = code / "requirements.txt"
     return {
         "the code": digest_of_code(code),

@@ -1,4 +1,4 @@
-"""Install what the user's code asks for, once per host."""
+"""Install the package and the requirements of the user's code, once per host."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Keep what was built for one another at its versions: TensorFlow, Keras, NumPy, protobuf, Horovod and the like.
+"""Keep the versions of packages that were built for one another: TensorFlow, Keras, NumPy, protobuf, Horovod ...
 
 `constraints` is the text that pip and uv obey. It holds each of these at its installed version, and their dependencies
 within the ranges that they ask for. So requirements resolve to versions that fit, or are refused before anything is

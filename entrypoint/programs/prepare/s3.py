@@ -1,4 +1,4 @@
-"""Download one object from S3, and explain why if that fails."""
+"""Download one object from S3, and explain a failure."""
 
 import os
 from pathlib import Path

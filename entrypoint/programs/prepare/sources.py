@@ -42,7 +42,7 @@ def fetch(source: str, program: str, code: Path, channel: Path) -> str:
 
 
 def check(program: str, code: Path, origin: str, is_package: bool) -> None:
-    """Check that the program is there. In a package it may be a module, which Python will find or not."""
+    """Check that the program is there. In a package it may be a module, which only Python can look for."""
     if (code / program).is_file() or (is_package and not program.endswith(".py")):
         return
     there = sorted(path.name for path in code.iterdir())

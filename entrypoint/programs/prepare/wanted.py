@@ -1,4 +1,4 @@
-"""Read requirements files as pip does: what they ask for, by file and line, and pip's options in them."""
+"""Read requirements files as pip does: each requirement with its file and line, and pip's options."""
 
 import os
 import re
@@ -85,7 +85,7 @@ def _read(path: Path, files: Files, *, constraint: bool, seen: set[Path]) -> Non
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (number, text) of each line that is not empty: without comments, with the lines that continue it."""
+    """Yield (number, text) of each line that is not empty, without comments, joined with its continuation lines."""
     begun, number = "", 0
     for at, line in enumerate(text.splitlines(), 1):
         if not begun:
