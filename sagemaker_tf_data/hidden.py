@@ -1,6 +1,6 @@
 """Separate a channel's data from files that notebooks, Spark, macOS and Windows leave in its folder.
 
-The expressions work in Python's `re` and in RE2, which TensorFlow's graphs use.
+The expressions work in Python's `re`, and in RE2 for TensorFlow's graphs.
 """
 
 import logging

@@ -134,7 +134,7 @@ def check_size(source: Path, channels: frozenset[Path] = frozenset()) -> None:
 
 
 def _not_code(channels: frozenset[Path], folder: str, names: list[str]) -> set[str]:
-    """Return what is not copied: channels, version control, caches, our output, sockets, pipes, circles of links."""
+    """Return the names not to copy: channels, version control, caches, our output, sockets, pipes, circular links."""
     left_out = set()
     for name in names:
         path = Path(folder) / name

@@ -1,6 +1,6 @@
 """Find a call of `fit` that may be a Keras model's, in the program and the modules that it imports.
 
-A call counts unless it is known to be another object's, or never to run.
+A call counts unless it is known to belong to another object, or never to run.
 """
 
 import ast

@@ -103,7 +103,7 @@ def listed(
 def has_keras_2(environment: Mapping[str, str], path: list[str] | None, *, shim: bool) -> bool:
     """Return whether TensorFlow 2.16 or newer uses tf_keras: by the environment, or by the shim if the path has it.
 
-    Before there is a job, the path may not be known: our image has tf_keras.
+    Before there is a job, the path may be unknown: our image has tf_keras.
     """
     asked = environment.get("TF_USE_LEGACY_KERAS")
     if asked is None and shim:
@@ -134,7 +134,7 @@ def _gone(table: dict[str, str], version: str, keras_2: bool) -> dict[str, str]:
 def _names(source: SourceFile, table: dict[str, str], nodes: set[ast.AST] | None = None) -> dict[str, list[int]]:
     """Return the names of the table in a file, with their lines, in the order in which they occur.
 
-    `nodes`: those that count; None: all.
+    `nodes`: only names at these nodes count; with None, all do.
     """
     found: dict[str, list[int]] = {}
     if not USES.search(source.code):

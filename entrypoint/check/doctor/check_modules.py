@@ -1,6 +1,6 @@
 """Check that each import and command of a script exists: in the image, by the requirements, or beside the script.
 
-Of shell scripts, check the interpreter and the line ends, too.
+For shell scripts, check the interpreter and the line ends, too.
 """
 
 import ast

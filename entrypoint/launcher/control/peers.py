@@ -40,8 +40,8 @@ KNOCK_SECONDS = 0.5  # seconds for a follower's kernel to take a connection
 class Clock:
     """Measure the difference between another host's monotonic clock and ours, in seconds.
 
-    As in NTP, the other's time is taken as read in the middle between request and answer. Of the last few exchanges,
-    the quickest counts.
+    As in NTP, the other's time counts as read in the middle between request and answer. Of the last few exchanges, the
+    quickest counts.
     """
 
     def __init__(self) -> None:

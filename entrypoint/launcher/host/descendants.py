@@ -165,8 +165,8 @@ def end_descendants(
 ) -> tuple[list[Stat], list[tuple[int, int]]]:
     """Kill all our descendants. Return (processes that are left, what was reaped, as `reap` returns it).
 
-    It ends when only `known` processes are left, or after `within` seconds. The children in `spare`, and what descends
-    from them, keep running.
+    It ends when only `known` processes are left, or after `within` seconds. The children in `spare`, and their
+    descendants, keep running.
     """
     descendants, pause, deadline = Descendants({}, lambda _: False), 0.002, time.monotonic() + within
     ended: list[tuple[int, int]] = []

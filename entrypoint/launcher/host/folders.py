@@ -103,7 +103,7 @@ def settled(job: Job, environment: MutableMapping[str, str]) -> tuple[Job, list[
 def place_for_others(run: Path, environment: Mapping[str, str]) -> str:
     """Return the TMPDIR that programs need; "" if the present one or /tmp will do.
 
-    Programs search no folder of ours.
+    Programs search no further folders by themselves.
     """
     given = environment.get("TMPDIR")
     if is_writable(Path(given)) if given else _is_open(TEMPORARY[0]):

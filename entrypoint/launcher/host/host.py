@@ -86,8 +86,8 @@ class ThisHost:
     ) -> list[tuple[Event, ...]]:
         """Return the next events, and those that follow from them. Each tuple holds events that came together.
 
-        `until`: when to return at the latest. `awaited`: processes whose ports others wait for. `attempt`: the one
-        whose ranks may start now, if any. `hold_ranks`: mpirun must not see which ranks have ended.
+        `until`: when to return at the latest. `awaited`: processes whose ports others wait for. `attempt`: the attempt
+        whose ranks may start now, or None. `hold_ranks`: mpirun must not see which ranks have ended.
         """
         self._spawner.attempt, now = attempt, time.monotonic()
         # Those whose end was reported by an earlier call: only then is it known whether they must be held.
@@ -182,7 +182,7 @@ class ThisHost:
     def forget_ended(self, happened: Sequence[Event]) -> None:
         """Forget processes whose end, or what is left of them, is reported to the policy now.
 
-        One may have ended before it was terminated. Its descendants are reported before its own end.
+        A process may have ended before it was terminated. Its descendants are reported before its own end.
         """
         for event in happened:
             if isinstance(event, events.Ended | events.NotStarted | events.Survived):

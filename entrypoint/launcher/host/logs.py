@@ -231,8 +231,8 @@ class Log:
     def _show(self, pipe: _Pipe) -> None:
         """Write a line that has no end yet. Hold back the possible beginning of a secret.
 
-        What stands behind its last carriage return may still grow. Then it is shown again from its beginning, so that a
-        number in it is found whole. If it is long, what follows becomes a line of its own instead.
+        The text after its last carriage return may still grow. Then it is shown again from its beginning, so that a
+        number in it is found whole. If it is long, only the added text is shown, as a line of its own.
         """
         line = bytes(pipe.unfinished)
         new = _not_shown(line, pipe.shown)
