@@ -35,7 +35,7 @@ _lock = threading.Lock()
 
 
 class ProgramEnded(Exception):
-    """The main thread has ended: a thread that prefetches must not keep the program alive."""
+    """Report that the main thread has ended: a thread that prefetches must not keep the program alive."""
 
 
 class Fifo:

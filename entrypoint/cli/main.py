@@ -55,7 +55,7 @@ MOST_HOSTS = 16  # that are offered
 
 
 class _Parser(argparse.ArgumentParser):
-    """An ArgumentParser with wide columns, whose errors suggest the nearest word and name the list of all."""
+    """An ArgumentParser with room for options. Its errors suggest the nearest word, and where all words are listed."""
 
     def __init__(self, **kwargs: Any) -> None:
         layout = partial(argparse.RawDescriptionHelpFormatter, max_help_position=28)

@@ -270,7 +270,7 @@ def short(value: object) -> str:
 
 
 def where_code_lies() -> None:
-    """When the script ends, add the local files that each launch names."""
+    """Add the local files that each launch names, once the script has ended."""
     for launch, made in zip(result["launches"], objects, strict=True):
         source = getattr(made, "source_code", None) or made
         entry = getattr(source, "entry_script", None) or getattr(source, "entry_point", None)
