@@ -48,7 +48,7 @@ def train() -> None:
 
 
 def _run(began: float, inbox: Inbox, spare: self_failure.Spare) -> int:
-    """Read, plan, run, report. Return this host's exit code. Every error on the way becomes an Outcome."""
+    """Read the config, plan, run, and report. Return this host's exit code. Every error becomes an Outcome."""
     base = places.base_folder()
     host = this_host(base) or os.environ.get("HOSTNAME", "this host")
     supervisor = feed = None
@@ -100,7 +100,7 @@ def _plan(job: Job, log: Log) -> Plan:
 
 
 def _pages() -> "Routes":
-    """Return what the coordinator shows of the job while it runs."""
+    """Return the routes of the pages that the coordinator serves while the job runs."""
     from entrypoint.observe.live.serve import ROUTES
 
     return ROUTES

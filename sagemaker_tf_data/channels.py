@@ -57,7 +57,7 @@ class Part:
 
 
 def all_channels(environ: Mapping[str, str] = os.environ) -> dict[str, Channel]:
-    """Return all channels by name, in the order of SM_CHANNELS: sorted, whatever order the job was submitted with.
+    """Return all channels by name, sorted as in SM_CHANNELS, whatever the order in which the job was submitted.
 
     They come from SageMaker's inputdataconfig.json; SM_CHANNEL_<NAME> adds those that it does not list, in File mode.
 
@@ -106,7 +106,7 @@ def channel(name: str | None = None, environ: Mapping[str, str] = os.environ) ->
 
 
 def part(name: str | None = None, environ: Mapping[str, str] = os.environ) -> Part:
-    """Return what this process reads of a channel, or of a group with one channel for each local rank.
+    """Return this process's part of a channel, or of a group with one channel for each local rank.
 
     Raises:
         DataError: There is no such channel, or it belongs to another rank of this host.
@@ -154,7 +154,7 @@ def key_of_readers(name: str | None = None) -> str:
 
 
 def parts(environ: Mapping[str, str] = os.environ) -> dict[str, Part]:
-    """Return what this process reads, by group or shared channel: from ENTRYPOINT_SHARDS, else from ranks or TF_CONFIG.
+    """Return this process's parts by group or shared channel: from ENTRYPOINT_SHARDS, else from ranks or TF_CONFIG.
 
     Raises:
         DataError: ENTRYPOINT_SHARDS or SageMaker's file has another form.
@@ -177,7 +177,7 @@ def parts(environ: Mapping[str, str] = os.environ) -> dict[str, Part]:
 
 
 def shares(found: Iterable[Channel], place: places.Place) -> dict[str, Part]:
-    """Compute what the process at `place` reads: of grouped or shared channels, replicated or sharded by host."""
+    """Compute the parts of the process at `place`: of grouped or shared channels, replicated or sharded by host."""
     found = list(found)
     result = {}
     grouped: set[str] = set()

@@ -63,7 +63,7 @@ def folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def writer(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether this process writes. Scripts that share neither ranks nor TF_CONFIG all write."""
+    """Return whether this process writes. Scripts without ranks and TF_CONFIG share nothing, and all of them write."""
     config = places.tf_config(environ)
     if config and places.horovod() is None:
         first = next(job for job in ("chief", "master", "worker") if config["cluster"].get(job))
@@ -81,7 +81,7 @@ class Saver:
 
     @property
     def latest(self) -> str | None:
-        """Return the prefix of the latest intact checkpoint, or None. Those that are skipped are logged."""
+        """Return the prefix of the latest intact checkpoint, or None. Damaged checkpoints are logged."""
         for number, path in reversed(self._found()):
             if (damage := _damage(self._plain(path))) is None:
                 return path
@@ -132,7 +132,7 @@ class Saver:
         return None
 
     def _managed(self) -> "tf.train.CheckpointManager":
-        """Return TensorFlow's manager, which knows all checkpoints in the folder: it deletes no others."""
+        """Return TensorFlow's manager with all checkpoints of the folder, since it deletes only those that it knows."""
         folder = self._plain(self.directory)
         for name in _names(folder):
             if re.fullmatch(r"ckpt-.*_temp/?|checkpoint\.tmp.*", name):  # of an interrupted save
@@ -157,7 +157,8 @@ class Saver:
     def _plain(self, path: str) -> str:
         """Return `path`, the directory or a path in it, without characters that TensorFlow takes for a pattern.
 
-        An open directory has such a name in /proc, for this process. A path that cannot be opened stays as it is.
+        An open directory has a name without such characters in /proc, for this process. A path that cannot be opened
+        stays as it is.
         """
         if not self._alias and _PATTERN.search(self.directory) and Path(self.directory).is_dir():
             fd = os.open(self.directory, os.O_PATH | os.O_DIRECTORY)
@@ -166,7 +167,7 @@ class Saver:
         return self._alias + path.removeprefix(self.directory) if self._alias else path
 
     def _agree(self, path: str | None) -> None:
-        """Raise DataError unless all workers found the same checkpoint: nothing would make their values equal later."""
+        """Raise DataError unless all workers found the same checkpoint, since no later step would make them equal."""
         strategy = tf.distribute.get_strategy()
         size = strategy.num_replicas_in_sync
         if size < 2:
@@ -235,7 +236,7 @@ def _options() -> "tf.train.CheckpointOptions":
 
 
 def _make(directory: str) -> None:
-    """Create the directory; for a URI, import tensorflow_io if it is installed. DataError if that fails."""
+    """Create the directory; for a URI, import tensorflow_io if it is installed. Raise DataError if that fails."""
     if "://" in directory and importlib.util.find_spec("tensorflow_io"):
         importlib.import_module("tensorflow_io")  # registers its file systems
     try:

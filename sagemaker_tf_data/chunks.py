@@ -140,7 +140,7 @@ def of_tfrecords(fifo: Fifo) -> Iterator[tuple[str, int]]:
 
 
 class _Slot:
-    """Share a file in memory with TensorFlow, which reads it as a file; here it is mapped."""
+    """Share memory with TensorFlow: TensorFlow reads it as a file, and we write to its mapping."""
 
     def __init__(self) -> None:
         self.descriptor = os.memfd_create("pipe_dataset")
@@ -175,7 +175,7 @@ class _Progress:
         self.bytes += size
 
     def broken(self, what: str, found: bytes | bytearray) -> DataError:
-        """Return the error for what follows, with its place, and with the format that `found` looks like."""
+        """Return an error with the place of the fault, and the format that `found`, the bytes there, looks like."""
         known = {
             recordio.MAGIC.to_bytes(4, "little"): "RecordIO, in which the channel wraps objects (record_wrapper)",
             b"\x1f\x8b": "gzip: give the channel compression='Gzip'",

@@ -2,7 +2,7 @@
 
 
 class DataError(Exception):
-    """The job's data differ from what the script expects. One line: what was found, what was expected, what to do.
+    """Report in one line how the job's data differ from the script: what was found, what was expected, what to do.
 
     A direct subclass of Exception: TensorFlow passes it on unchanged from a function that AutoGraph traces.
     """

@@ -1,4 +1,4 @@
-"""Count records, and give all ranks equally many batches: one batch more on one rank hangs a job of Horovod or JAX."""
+"""Count records, and give all ranks equally many batches, since one batch more on a rank hangs Horovod or JAX."""
 
 import logging
 import os
@@ -111,7 +111,7 @@ def _of_this_process(channel: str | None, pattern: str, by: str) -> list[int]:
 
 
 def uneven(of_ranks: Sequence[Sequence[int]], batches: Sequence[int]) -> str:
-    """Return a message with the ranks' numbers, of at most 16 ranks."""
+    """Return a message with the numbers of the ranks, of 16 ranks at most."""
     ranks = [
         f"rank {rank}: {steps} ({records} records, {files} files)"
         for rank, ((records, files), steps) in enumerate(zip(of_ranks, batches, strict=True))
@@ -124,7 +124,7 @@ def uneven(of_ranks: Sequence[Sequence[int]], batches: Sequence[int]) -> str:
 
 
 def end_together(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
-    """Return the dataset so that iteration ends on all ranks at the same step, when the first has no more elements.
+    """Return a dataset that ends at the same step on all ranks, when the first rank has no more elements.
 
     Call it last, on batches, after `prefetch`, on all ranks, for the same datasets in the same order. If all ranks know
     how many elements they have (`dataset.cardinality()`, which `assert_cardinality` sets), they agree on the fewest
@@ -198,7 +198,7 @@ def _gather(numbers: Sequence[int]) -> list[list[int]]:
 
 
 def _with_jax() -> bool:
-    """Return whether several processes train with JAX. DataError if the script has not initialised it."""
+    """Return whether several processes train with JAX. Raise DataError if the script has not initialised it."""
     several = jax_processes.COORDINATOR in os.environ and places.horovod() is None and places.ranks() > 1
     if several and not jax_processes.is_initialized():
         raise DataError(f"{places.ranks()} processes, but JAX is not initialised: call initialize_jax() first")
@@ -206,7 +206,7 @@ def _with_jax() -> bool:
 
 
 def _horovod() -> Any:
-    """Return Horovod if there are several ranks, else None. DataError if the script has not initialised it."""
+    """Return Horovod if there are several ranks, else None. Raise DataError if the script has not initialised it."""
     hvd = places.horovod()
     if hvd is None and places.ranks() > 1 and jax_processes.COORDINATOR not in os.environ:
         raise DataError(f"{places.ranks()} ranks, but Horovod is not initialised: call hvd.init() first")

@@ -35,7 +35,7 @@ _lock = threading.Lock()
 
 
 class ProgramEnded(Exception):
-    """The main thread has ended: a thread that prefetches must not keep the program alive."""
+    """Report that the main thread has ended: a thread that prefetches must not keep the program alive."""
 
 
 class Fifo:
@@ -89,7 +89,7 @@ class Passes:
 
     @contextmanager
     def next(self) -> Iterator[Fifo]:
-        """Wait for the next pipe and open it, which uses its number.
+        """Wait for the next pipe and open it. That uses up its number.
 
         Raises:
             DataError: Another process reads the channel, or the pipe was not created within the patience.
@@ -102,7 +102,7 @@ class Passes:
             os.close(descriptor)
 
     def await_next(self) -> None:
-        """Return when the operator may open the next pipe. It opens it without a lock, and waits for a writer.
+        """Wait until the operator may open the next pipe. It opens the pipe without a lock, and waits for a writer.
 
         Raises:
             DataError: As for `next`.
@@ -246,7 +246,7 @@ class _Wait:
         return time.monotonic() - self._began
 
     def look(self, what: str, why: str) -> None:
-        """Log or raise if it is time to; ProgramEnded if the main thread has ended."""
+        """Log, or raise DataError, when it is time to. Raise ProgramEnded if the main thread has ended."""
         if self.seconds > self.patience:
             raise DataError(f"{what}, since {_clock(self._since)}, for {self.seconds:.0f} s. {why}")
         if not threading.main_thread().is_alive():

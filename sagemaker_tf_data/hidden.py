@@ -1,6 +1,6 @@
-"""Separate the data in a channel's folder from what notebooks, Spark, macOS and Windows leave beside them.
+"""Separate a channel's data from files that notebooks, Spark, macOS and Windows leave in its folder.
 
-The expressions work in Python's `re` and in RE2, which TensorFlow's graphs use.
+The expressions work in Python's `re`, and in RE2 for TensorFlow's graphs.
 """
 
 import logging
@@ -15,7 +15,7 @@ _told: set[Path] = set()
 
 
 def data(pattern: str) -> str:
-    """Return an expression that matches data, as paths below the folder with a leading /: no name begins with . or _.
+    """Return an expression for the paths of data below the folder, with a leading /. No name begins with . or _.
 
     `pattern` may allow such names: `_part-*`, `.cache/*.csv`.
     """
@@ -25,7 +25,7 @@ def data(pattern: str) -> str:
 
 
 def tell(channel: str, folder: Path, left_out: Sequence[str]) -> None:
-    """Log what is left out, once for each folder."""
+    """Log which files are left out, once for each folder."""
     if left_out and folder not in _told:
         _told.add(folder)
         LOGGER.warning("channel '%s': %s", channel, listed(left_out))

@@ -43,7 +43,7 @@ def initialize_jax(environ: Mapping[str, str] = os.environ) -> places.Place:
 
 
 def is_initialized() -> bool:
-    """Return whether this process takes part in a job of several processes, or of one that was started as such."""
+    """Return whether this process has joined a job of several processes, or of one that was started so."""
     distributed = sys.modules.get("jax._src.distributed")
     return distributed is not None and distributed.global_state.client is not None
 

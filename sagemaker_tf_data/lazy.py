@@ -1,4 +1,4 @@
-"""Provide TensorFlow and NumPy, each of which is imported when something of it is used for the first time.
+"""Provide TensorFlow and NumPy, and import each at the first use of something in it.
 
 So a script may set TensorFlow's variables, and choose its GPU, after it has imported this package.
 """
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 
 class _Lazy(types.ModuleType):
-    """Stand for the module of the same name."""
+    """Represent the module of the same name."""
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(importlib.import_module(self.__name__), name)

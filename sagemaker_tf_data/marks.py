@@ -25,7 +25,7 @@ Batch = TypeVar("Batch")
 
 
 def _harmless(told: Callable[..., None]) -> Callable[..., None]:
-    """Return the method so that an exception in it drops the values, and nothing else fails."""
+    """Return the method, changed so that an exception in it only drops the values."""
 
     @functools.wraps(told)
     def tell(*args: Any, **kwargs: Any) -> None:
@@ -36,7 +36,7 @@ def _harmless(told: Callable[..., None]) -> Callable[..., None]:
 
 
 class Teller:
-    """Collect values and send them. `where`: the launcher's socket; if it is "", nothing is collected."""
+    """Collect values and send them. `where`: the launcher's socket, or "" to collect nothing."""
 
     def __init__(self, where: str, process: str) -> None:
         self._where, self._process = where, process
@@ -129,7 +129,7 @@ def log_metrics(**values: float) -> None:
 
 
 def timed(batches: Iterable[Batch]) -> Iterator[Batch]:
-    """Yield the batches, and report for each how long the loop waited for it and how long its body took.
+    """Yield the batches. Report for each how long the loop waited for it, and how long the loop's body took.
 
     For loops of your own: `for images, labels in timed(dataset): ...`. In Keras' `fit` the step includes the wait.
     """

@@ -49,7 +49,7 @@ def serve(generate: Callable[..., Generator[Any, None, None]]) -> None:
 
 
 def dataset(words: "list[str]", signature: "tuple[tf.TensorSpec, ...]") -> "tf.data.Dataset":
-    """Return a dataset of what `generate(words)` yields in the process that runs the graph, anew for each iterator."""
+    """Return a dataset of the values of `generate(words)`, called for each iterator in the process of the graph."""
 
     def call(function: str, argument: Any, types: list[Any]) -> Any:
         return tf.raw_ops.PyFunc(input=[argument], token=f"{NAME}: {function}", Tout=types)

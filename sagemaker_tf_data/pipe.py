@@ -27,7 +27,7 @@ def pipe_dataset(
     reader: str | None = None,
     patience: float | None = None,
 ) -> "tf.data.Dataset":
-    """Return the records of a Pipe mode channel, as scalar strings; with `attributes` its examples, as dictionaries.
+    """Return the records of a Pipe mode channel as scalar strings, or with `attributes` its examples as dictionaries.
 
     Every iterator, and so every round of `repeat()`, reads one pass: the next named pipe, from the first byte to the
     last. Only one process of a host can read a channel; `shard(pipe_dataset(...))` keeps its part of the records.
@@ -98,14 +98,14 @@ def records(fifo: Fifo, record_format: str) -> "tf.data.Dataset":
 
 
 def passes_of(channel: str | None, patience: float) -> Passes:
-    """Return the passes of a channel; DataError if it is not in Pipe mode."""
+    """Return the passes of a channel. Raise DataError if it is not in Pipe mode."""
     found = channel_of(channel)
     found.need("Pipe")
     return Passes(found, _state_folder(), patience)
 
 
 def _by_operator(operator: Any, passes: Passes, record_format: str) -> "tf.data.Dataset":
-    """Read by the operator, once its pipe exists and this process has the channel: it would wait without limit."""
+    """Read by the operator, but only once its pipe exists and is ours, since it would wait without limit."""
 
     def turn() -> Iterator[int]:
         with suppress(ProgramEnded):
@@ -145,7 +145,7 @@ def _generated(pieces: Callable[[], Iterator[Any]], record_format: str) -> "tf.d
 
 
 def _records(pieces: "tf.data.Dataset", record_format: str) -> "tf.data.Dataset":
-    """Return the records of pieces, of which one is made while another is read: `chunks.of_tfrecords` relies on it."""
+    """Return the records of pieces. One piece is made while another is read: `chunks.of_tfrecords` relies on it."""
     pieces = pieces.prefetch(1)
     if record_format == "TFRecord":
         # tf.distribute's automatic sharding searches flat_map and map for a reader of files. It would distribute our
@@ -156,7 +156,7 @@ def _records(pieces: "tf.data.Dataset", record_format: str) -> "tf.data.Dataset"
 
 
 def _of_file(path: "tf.Tensor", buffer_size: "tf.Tensor") -> "tf.data.Dataset":
-    """Return the raw operation: tf.data.TFRecordDataset adds a flat_map, which is one more call per record."""
+    """Return the raw operation, since tf.data.TFRecordDataset adds a flat_map: one more call for each record."""
     variant = tf.raw_ops.TFRecordDataset(filenames=[path], compression_type="", buffer_size=buffer_size)
     return tf.data.experimental.from_variant(variant, tf.TensorSpec([], tf.string))
 
@@ -217,7 +217,7 @@ def _reader(given: str | None) -> str:
 
 
 def patience_of(given: float | None) -> float:
-    """Return seconds: `given`, else $SAGEMAKER_TF_DATA_PATIENCE, else 1800. DataError if they are not above 0."""
+    """Return seconds: `given`, else $SAGEMAKER_TF_DATA_PATIENCE, else 1800. Raise DataError if they are not above 0."""
     text = os.environ.get(PATIENCE) or "1800"
     try:
         seconds = float(text) if given is None else given

@@ -29,7 +29,7 @@ class Place:
 
 
 def here(environ: Mapping[str, str] = os.environ) -> Place:
-    """Return the place of this process; for one that does not train with others, such as an evaluator, one of one.
+    """Return the place of this process. One that does not train with others, such as an evaluator, is one of one.
 
     Raises:
         DataError: TF_CONFIG has another form than TensorFlow's.
@@ -43,7 +43,7 @@ def here(environ: Mapping[str, str] = os.environ) -> Place:
 
 
 def reads_elsewhere(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether other processes may read the datasets that this one makes: on the chief of parameter servers.
+    """Return whether other processes may read this one's datasets, as on the chief of parameter servers.
 
     Its ClusterCoordinator sends them to the workers, which do not run the script's Python.
     """
@@ -69,7 +69,7 @@ def ranks(environ: Mapping[str, str] = os.environ) -> int:
 
 
 def tf_config(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """Return TF_CONFIG, checked as far as it is used here; {} if it is not set or names no cluster."""
+    """Return TF_CONFIG; {} if it is not set or names no cluster. Only what is used here is checked."""
     text = environ.get("TF_CONFIG") or "{}"
     try:
         config = json.loads(text)

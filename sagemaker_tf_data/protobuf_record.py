@@ -99,7 +99,7 @@ def _entries(record: bytes) -> dict[tuple[str, str], tuple[int, int]]:
 
 
 def _content(record: bytes, begin: int, end: int, column: Column) -> tuple[int, tuple[int, int]]:
-    """Return (field of the Value, where its content is); DataError if it is not of the column's dtype."""
+    """Return (field of the Value, where its content is). Raise DataError if it is not of the column's dtype."""
     given = [(number, value) for number, kind, value in _fields(record, begin, end) if kind == _BLOCK]
     number, content = given[-1] if given else (0, (0, 0))
     known = {**{field: (name, dtype) for field, (name, dtype, _) in TENSORS.items()}, BYTES: ("Bytes", "string")}

@@ -52,7 +52,7 @@ def split(buffer: mmap.mmap | bytearray, end: int, last: bool, glue: bytes = b""
 
 
 def skip(buffer: mmap.mmap | bytearray, end: int, last: bool, number: int) -> int:
-    """Return where the first `number` records end, all of which are in `buffer[:end]`."""
+    """Return where the first `number` records end. All of them lie in `buffer[:end]`."""
     at = 0
     with memoryview(buffer) as view:
         for _ in range(number):

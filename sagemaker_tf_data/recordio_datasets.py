@@ -213,7 +213,10 @@ def _taken_apart(source: chunks.Source, reading: dict[str, Any]) -> Pieces:
 
 
 def _split_by(unpack: Callable[[bytes], Any]) -> chunks.Split:
-    """Return a function that splits RecordIO and unpacks records up to a broken one, where the next call raises."""
+    """Return a function that splits RecordIO and unpacks records.
+
+    Before a broken record it stops; its next call raises.
+    """
 
     def split(buffer: chunks.Buffer, end: int, last: bool) -> tuple[list[Any], int]:
         records, used = recordio.split(buffer, end, last, recordio.WORD)
@@ -234,7 +237,7 @@ def _split_by(unpack: Callable[[bytes], Any]) -> chunks.Split:
 
 
 def _column(map_: str, name: str, spec: Any) -> Column:
-    """Return the column that a spec requests; DataError if no record can have it."""
+    """Return the column that a spec requests. Raise DataError if no record can have it."""
     sparse = isinstance(spec, tf.SparseTensorSpec)
     dtypes = {dtype for _, dtype, _ in protobuf_record.TENSORS.values()} | (set() if sparse else {"string"})
     known = (sparse or isinstance(spec, tf.TensorSpec)) and spec.shape.is_fully_defined() and spec.dtype.name in dtypes

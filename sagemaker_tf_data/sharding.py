@@ -11,7 +11,7 @@ DEPTH = 4  # levels that `file_names` lists in a graph: the channel's folder, an
 
 
 def shard(dataset: "tf.data.Dataset", channel: str | None = None) -> "tf.data.Dataset":
-    """Return this process's records, or file names, of `dataset`: those whose number modulo N is I.
+    """Return this process's records, or file names, of `dataset`: each one whose number modulo N is I.
 
     The launcher sets N and I for the channel (ENTRYPOINT_SHARDS); otherwise they follow from the ranks and the
     channel's S3DistributionType. N is 1 if no other process reads the channel's data. Call it before `shuffle`, while
@@ -43,7 +43,7 @@ def shard(dataset: "tf.data.Dataset", channel: str | None = None) -> "tf.data.Da
 
 
 def without_size(dataset: "tf.data.Dataset") -> "tf.data.Dataset":
-    """Return the dataset for a worker of MultiWorkerMirroredStrategy: with an unknown `cardinality()` if it is finite.
+    """Return the dataset for a worker of MultiWorkerMirroredStrategy. If it is finite, its `cardinality()` is unknown.
 
     Keras would take as many steps as the dataset has batches, which is wrong twice: the strategy makes smaller ones of
     them, of which the last would be left out, and a worker with fewer steps than another breaks off their collectives.

@@ -1,4 +1,4 @@
-"""Define the launcher's exceptions, and an exit code for each kind of failure that is not a user process's own.
+"""Define the launcher's exceptions, and the exit codes of failures that are not the user's process's own.
 
 A user's process keeps its own code (or 128 + signal). The codes below follow sysexits.h, so that they do not collide
 with what scripts commonly return. tests/unit/launcher/outcome/test_outcome.py checks that they are unique.
@@ -57,11 +57,11 @@ class ConfigErrors(list[ConfigError]):
 
 
 class CodeError(_OneLine):
-    """Report that the user's code is not where the job has it."""
+    """Report that the user's code is not at the place that the job names."""
 
 
 def printable(text: str) -> str:
-    """Return a text with everything that a terminal would interpret as a command written as an escape."""
+    """Return a text in which every character that a terminal would interpret as a command is escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -71,9 +71,9 @@ def show(value: object) -> str:
 
 
 def did_you_mean(word: str, names: Iterable[str], form: str = "{}") -> str:
-    """Return `; did you mean NAME?` for the name nearest to `word`, as `form` writes it; "" if none is near.
+    """Return `; did you mean NAME?` for the name nearest to `word`; "" if no name is near.
 
-    Upper and lower case do not differ.
+    `form` formats the name. Upper and lower case do not differ.
     """
     from difflib import get_close_matches
 
@@ -88,7 +88,10 @@ def clip(text: str, limit: int = 200) -> str:
 
 
 def imported(module: str, extra: str, what: str) -> Any:
-    """Import a module by its full name. If it is missing, raise ConfigError with the extra; `what` begins its text."""
+    """Import a module by its full name.
+
+    If it is missing, raise ConfigError: `what` begins the text, which names our extra `extra` as the remedy.
+    """
     try:
         return importlib.import_module(module)
     except ImportError:

@@ -1,4 +1,4 @@
-"""Decide which names of variables and hyperparameters are those of secrets. Pure.
+"""Decide by the names of variables and hyperparameters which of them hold secrets. Pure.
 
 A name is split into words, however they are joined: DB_PASSWORD_PROD, dbPassword, pgpassword. It names a secret if its
 last words do. Words after them may specify which secret (PROD, 2), of what (PASSWORD_DB, TOKEN_GITHUB), or in which
@@ -126,7 +126,8 @@ _WRITTEN_AS_ONE = {"".join(phrase): phrase for phrase in _PHRASES | _OF_KEYS}
 def is_secret(name: str, content: bool = False) -> bool:
     """Return whether the value of a variable or hyperparameter with this name is secret.
 
-    PASSWORD_FILE, KUBECONFIG and PWD usually hold a path, which is no secret. `content`: the value is not a path.
+    PASSWORD_FILE, KUBECONFIG and PWD usually hold a path, which is no secret. With `content`, the value is known to be
+    no path.
     """
     words = _split(name[-_LONGEST_CHARS:])
     if words[:2] == ["sm", "hp"]:
@@ -164,7 +165,7 @@ def _is_noun(word: str) -> bool:
 
 
 def _run_together(word: str) -> list[str]:
-    """Return the words of a name that is written as one word; [] if it is a single word, as far as known."""
+    """Return the words of a name that is written as one word; [] if it is not known to have several."""
     if word in _WRITTEN_AS_ONE:
         return list(_WRITTEN_AS_ONE[word])
     found = _RUN_TOGETHER.match(word)

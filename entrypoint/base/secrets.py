@@ -1,10 +1,10 @@
 """Find the secret values of a job and mask them in texts. Pure.
 
-A value is secret by the name of the environment variable or hyperparameter that holds it (`DB_PASSWORD`, `api_key`),
-or as the password or token in a URL. A value that is unlike ordinary text is masked wherever it appears. A value that
-is also an ordinary word or number (`disabled`, `10000000`) is masked only after its name, so that the log stays
-readable. The passwords and tokens of URLs are masked in every text, whether or not the job was given them. A short user
-without a password, who may be a token or a person, is masked in URLs alone.
+A value is secret by the name of the environment variable or hyperparameter that holds it (`DB_PASSWORD`, `api_key`), or
+as the password or token in a URL. A value that is unlike ordinary text is masked wherever it appears. A value that is
+also an ordinary word or number (`disabled`, `10000000`) is masked only after its name, so that the log stays readable.
+The passwords and tokens of URLs are masked in every text, whether or not the job was given them. A short user name
+without a password may be a token or a person: it is masked in URLs alone.
 """
 
 import json
@@ -192,7 +192,10 @@ def _holds_secret(name: str, text: str) -> bool:
 
 
 def _is_content(name: str, text: str) -> bool:
-    """Return whether a value whose name may mean a file cannot be a path. For PWD, only an absolute path is one."""
+    """Return whether a value cannot be a path, although its name may mean a file.
+
+    With PWD, only an absolute path is a path.
+    """
     text = text.strip()
     if name == "PWD":
         return not text.startswith("/")
@@ -224,7 +227,7 @@ def _forms(value: str) -> set[str]:
 
 
 def _after(name: str, value: str) -> re.Pattern[bytes]:
-    """Return a pattern for a value after its name.
+    """Return a pattern that finds a value after its name.
 
     It finds `name=value`, `"name": "value"`, `--name value` and `'--name', 'value'`.
     """

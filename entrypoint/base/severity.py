@@ -1,4 +1,4 @@
-"""Grade what checks, rehearsals and reports find, on one scale for all of them."""
+"""Grade the findings of checks, rehearsals and reports on one scale."""
 
 from enum import IntEnum
 

@@ -17,7 +17,7 @@ def print_coloured(text: str, environment: Mapping[str, str], file: TextIO) -> N
 
 
 def width_of(file: TextIO) -> int:
-    """Return the width of the terminal in columns, or 0 if `file` is none."""
+    """Return the width of the terminal in columns, or 0 if `file` is no terminal."""
     return shutil.get_terminal_size().columns if file.isatty() else 0
 
 

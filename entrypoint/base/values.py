@@ -37,7 +37,7 @@ class _Fields:
     _checks = False  # whether a subclass has a __post_init__
 
     def __init_subclass__(cls) -> None:
-        """Collect the fields of a new type, after those of the type that it extends."""
+        """Collect the fields of a new type. They follow the fields of the type that it extends."""
         own = vars(cls)
         added = [name for name, kind in own.get("__annotations__", {}).items() if "ClassVar" not in str(kind)]
         given = {name: own[name] for name in added if name in own}
@@ -71,7 +71,7 @@ class _Fields:
 class Value(_Fields):
     """Hold fields that never change.
 
-    Two Values are equal if their types and their fields are, except for the fields in `apart`.
+    Two Values are equal if their types and their fields are equal. The fields in `apart` are not compared.
     """
 
     apart: ClassVar[frozenset[str]] = frozenset()

@@ -1,4 +1,4 @@
-"""Hold what a check has found: how bad it is, what is there, what to do, and in which file and line."""
+"""Describe a result of a check: how bad it is, what was found, what to do, and in which file and line."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -52,5 +52,5 @@ def counted(findings: Iterable[Finding], severities: Iterable[Severity]) -> str:
 
 
 def goes(findings: Iterable[Finding]) -> bool:
-    """Return whether a rehearsal says go: no error among its findings."""
+    """Return whether a rehearsal's result is "go": its findings hold no error."""
     return all(finding.severity < Severity.ERROR for finding in findings)

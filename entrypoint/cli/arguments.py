@@ -1,4 +1,4 @@
-"""Define what several commands share: arguments, and the job on simulated hosts that they describe."""
+"""Define the arguments that several commands share, and the job on simulated hosts that they describe."""
 
 import argparse
 import sys

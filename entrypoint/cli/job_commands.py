@@ -76,7 +76,7 @@ def run_plan(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _job(args: argparse.Namespace, environment: Mapping[str, str], gpus: int) -> "Job":
-    """Return the job to plan: a made-up one, that of --config, or this machine's."""
+    """Return the job to plan: a made-up one, the one in --config, or this machine's."""
     from entrypoint.launcher import places
     from entrypoint.launcher.job.config import read_job
     from entrypoint.simulate.tree import read

@@ -55,7 +55,7 @@ MOST_HOSTS = 16  # that are offered
 
 
 class _Parser(argparse.ArgumentParser):
-    """An ArgumentParser with room for options, whose errors name the nearest word and where all are listed."""
+    """An ArgumentParser with room for options. Its errors suggest the nearest word, and where all words are listed."""
 
     def __init__(self, **kwargs: Any) -> None:
         layout = partial(argparse.RawDescriptionHelpFormatter, max_help_position=28)
@@ -143,7 +143,7 @@ def parser(command: str) -> argparse.ArgumentParser:
 def _complete(line: str) -> None:
     """Write the completions of a command line where the shell wants them, and exit.
 
-    The extra `tools` brings argcomplete, which does it; without it, there are none.
+    argcomplete, of the extra `tools`, computes them; without it, there are none.
     """
     try:
         import argcomplete

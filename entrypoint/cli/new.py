@@ -75,7 +75,7 @@ def run_new(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def _words(mode: str, sdk: str) -> dict[str, str]:
-    """Return what the templates leave open, by name."""
+    """Return the values for the placeholders of the templates, by name."""
     line = "2.21" if mode == "jax" else "2.14"
     hosts = "1" if mode == "single" else "2"
     more = ENVIRONMENT.get(mode, {})
@@ -100,7 +100,7 @@ def _filled(template: str, words: Mapping[str, str]) -> str:
 
 
 def _write(folder: Path, texts: Mapping[str, str]) -> None:
-    """Write the files. ConfigError if the folder is not empty, or cannot be written to; nothing is overwritten."""
+    """Write the files, and overwrite none. Raise ConfigError if the folder is not empty, or cannot be written to."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if found := sorted(path.name for path in folder.iterdir()):

@@ -1,4 +1,4 @@
-"""Run the commands on what a job has left or leaves: top, replay, report, metrics, tensorboard, mlflow."""
+"""Run the commands that read a job's records: top, replay, report, metrics, tensorboard, mlflow."""
 
 import argparse
 import math
@@ -142,7 +142,7 @@ def add_metrics(parser: argparse.ArgumentParser) -> None:
 
 
 def run_metrics(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
-    """Print definitions of the metrics in --name and in a job's records, else of the usual ones; return 0."""
+    """Print definitions of the metrics in --name and in a job's records, else of the usual metrics; return 0."""
     from entrypoint.observe.export.definitions import USUAL, definitions, metrics_in
     from entrypoint.record.find import find
     from entrypoint.record.read import lines_of

@@ -24,7 +24,7 @@ STDERR_SECONDS = 0.5  # to write to stderr what stdout did not take
 
 
 def log_evidence(supervisor: Supervisor, outcome: Outcome, log: Log) -> None:
-    """Log and write what is known about the end: evidence if it was no success, the times, the summary."""
+    """Log and write the evidence of the end, if it was no success, the times and the summary."""
     facts, paths, now = supervisor.facts, supervisor.job.paths, time.monotonic()
     complaints = []
     if outcome.kind is not Kind.SUCCEEDED:
@@ -76,7 +76,7 @@ def in_full(facts: Facts, outcome: Outcome, tails: Mapping[str, str], now: float
 
 
 def _causes(facts: Facts, most: int) -> list[str]:
-    """Return everything that was reported to go wrong, in the order in which it happened."""
+    """Return all reported causes of failure, in the order in which they happened."""
     noted = sorted([*facts.history, *facts.attempt.causes], key=lambda each: (each.attempt, each.at))
     if not noted:
         return []
@@ -89,7 +89,7 @@ def _causes(facts: Facts, most: int) -> list[str]:
 
 
 def _exits(facts: Facts, most: int) -> list[str]:
-    """Return how processes ended: those of all hosts on the coordinator, its own on a follower."""
+    """Return how processes ended: of all hosts on the coordinator, of this host on a follower."""
     rows = [("second", "process", "how it ended")]
     count = 0
     for host in facts.plan.hosts:

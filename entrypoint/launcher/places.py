@@ -1,4 +1,4 @@
-"""Name the folders that are used unless something else is asked for."""
+"""Name the default folders."""
 
 import os
 from pathlib import Path

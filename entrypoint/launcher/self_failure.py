@@ -37,7 +37,7 @@ SPARE_DESCRIPTORS = 12
 
 
 class Spare:
-    """Hold spare file descriptors: logging and reporting a fault of our own takes some."""
+    """Hold spare file descriptors, since logging and reporting a fault of our own takes some."""
 
     def __init__(self) -> None:
         self._held: list[int] = []
@@ -55,7 +55,7 @@ class Spare:
 def outcome_of(
     error: Exception, host: str, supervisor: Supervisor | None, log: Log, inbox: Inbox, spare: Spare
 ) -> Outcome:
-    """Return the outcome of a job that a wrong configuration or a fault of ours ends. It is reported to all hosts."""
+    """Return the outcome of a job that ends by a wrong configuration or a fault of ours. Report it to all hosts."""
     try:
         if isinstance(error, ConfigError):
             log.print(f"error: {error}")
@@ -71,7 +71,7 @@ def outcome_of(
 
 
 def _end_misconfigured(error: ConfigError, host: str, log: Log, inbox: Inbox, spare: Spare) -> Outcome:
-    """Return the outcome of a wrong configuration. It is reported to the other hosts, which may not see the fault."""
+    """Return the outcome of a wrong configuration. Report it to the other hosts, which may not see the fault."""
     job = _known_job()
     if job is None or len(job.cluster.hosts) == 1:
         return _own_failure(host, "configuration", str(error), ExitCode.CONFIG)
@@ -164,7 +164,7 @@ def end_without_log(error: Exception, signals: list[int]) -> int:
 
 
 def _known_job() -> Job | None:
-    """Return the job, as far as a wrong configuration allows to read it."""
+    """Return the job as far as it can be read in spite of a wrong configuration."""
     return read_what_can_be(places.base_folder(), os.environ, places.DEFAULT_RUN)[0]
 
 

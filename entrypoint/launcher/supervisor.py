@@ -37,7 +37,7 @@ BROKEN_SECONDS = 5.0  # seconds beyond the grace in which a launcher with a faul
 
 
 class Supervisor:
-    """Run `host`'s part of its plan. `routes`: what people may look at; `spare` frees descriptors that are held."""
+    """Run `host`'s part of its plan. `routes`: pages for people; `spare` frees descriptors that are held."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Supervisor:
     def _note_fault(self, error: Exception) -> None:
         """Report a first fault of ours to the other hosts: otherwise they would only notice our silence.
 
-        A second fault is raised. Our facts may be wrong after the first, so the end is not awaited for ever.
+        A second fault is raised. Our facts may be wrong after the first, so the wait for the end is limited.
         """
         if self._fault:
             raise error
@@ -190,7 +190,10 @@ class Supervisor:
     # --- the other hosts ---
 
     def _is_time_to_meet(self) -> bool:
-        """Return whether to open the control channel. A single host starts its program before it imports that."""
+        """Return whether to open the control channel.
+
+        A single host starts its program before it imports the channel.
+        """
         alone = len(self.job.cluster.hosts) == 1
         return not (alone and self.facts.phase is Phase.STARTING and time.monotonic() < self.began + ALONE_SECONDS)
 
@@ -212,6 +215,6 @@ class Supervisor:
 
 
 def _import_for_the_end() -> None:
-    """Import what the end needs, which takes 50 ms, while the programs run."""
+    """Import the modules for the end while the programs run, which takes 50 ms."""
     with contextlib.suppress(OSError):  # no file descriptor is left; a later import tries again and reports the error
         from entrypoint.launcher.outcome import explain, symptoms  # noqa: F401

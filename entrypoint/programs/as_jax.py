@@ -4,10 +4,10 @@ It takes what `python` takes: `as_jax.py train.py ARGUMENT...` or `as_jax.py -m 
 itself. When the program does,
 
 - `jax.distributed.initialize()` without arguments finds the coordinator, as it does under Slurm;
-- gloo connects by the address that the other hosts know. By itself it takes that of the machine's own name, which in a
-  container may be unknown, or another one;
-- SIGTERM ends the program or calls its handler, where jax would replace it by its own, unless the program calls
-  `reached_preemption_sync_point`, for which jax has that handler;
+- gloo connects by the address that the other hosts know. By itself it takes the address of the machine's own name,
+  which in a container may be unknown, or another one;
+- SIGTERM ends the program or calls the program's handler. jax would put its own handler there. Only a program that
+  calls `reached_preemption_sync_point` needs that one, and gets it at its first call;
 - a program that fails ends at once. Without this, jax waits 300 s for the other processes, which wait for this one.
 """
 
@@ -96,7 +96,7 @@ def keep_handler(module: Any) -> None:
 
 
 class Manager:
-    """Wrap jax's manager of preemptions, and give SIGTERM to it when it is asked for the first time."""
+    """Wrap jax's manager of preemptions. Hand SIGTERM over to it when the program first asks it."""
 
     def __init__(self, inner: Any, action: Any) -> None:
         self.inner, self.action = inner, action

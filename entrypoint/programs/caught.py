@@ -80,7 +80,7 @@ def line_of_script() -> int:
 
 
 def keep_in(event: str, args: object) -> None:
-    """Refuse what would leave this machine, or start a program that could."""
+    """Refuse whatever would send data out of this machine, or start a program that could."""
     if event in REFUSED:
         raise PermissionError(f"`entrypoint doctor` lets a launch script neither connect nor start programs: {event}")
 
@@ -89,7 +89,7 @@ def keep_in(event: str, args: object) -> None:
 
 
 def answer(model: Any, params: Any, **_: object) -> tuple[Any, dict[str, Any]]:
-    """Answer in place of AWS: whatever is asked for is done at once."""
+    """Answer in place of AWS: each request has succeeded at once."""
     service, name = model.service_model.service_name, model.name
     ok = SimpleNamespace(status_code=200)
     if service == "iam" and (name != "GetRole" or ASKS_ABOUT_ROLES in sys.modules):
@@ -125,7 +125,7 @@ def note(request: dict[str, Any], operation: str) -> None:
 
 
 def invented(shape: Any, name: str = "", depth: int = 0) -> Any:
-    """Invent an answer of this shape: all is complete, and belongs to one account."""
+    """Invent an answer of this shape: every job is complete, and all belongs to one account."""
     kind = shape.type_name if shape is not None else ""
     if kind == "structure":
         members = shape.members.items() if depth < 4 else ()
@@ -270,7 +270,7 @@ def short(value: object) -> str:
 
 
 def where_code_lies() -> None:
-    """Add the local files that each launch names at the end of the script."""
+    """Add the local files that each launch names, once the script has ended."""
     for launch, made in zip(result["launches"], objects, strict=True):
         source = getattr(made, "source_code", None) or made
         entry = getattr(source, "entry_script", None) or getattr(source, "entry_point", None)
@@ -290,7 +290,7 @@ def where_code_lies() -> None:
 
 
 def run(script: str, arguments: Sequence[str]) -> dict[str, Any] | None:
-    """Run the script as Python would. Return what ended it, or None."""
+    """Run the script as Python would. Return the error or exit that ended it, or None."""
     sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).absolute().parent)
     try:
@@ -354,7 +354,7 @@ class Notebook:
 
 
 def last_line(error: BaseException) -> int:
-    """Return the script's last line in a traceback; for a syntax error in the script, the line of the error."""
+    """Return the last line of the script in a traceback. For a syntax error, return the line of the error."""
     if isinstance(error, SyntaxError) and error.filename == state["script"]:
         return error.lineno or 0
     lines = [

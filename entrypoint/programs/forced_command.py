@@ -2,11 +2,11 @@
 
 mpirun asks for `orted -mca NAME "VALUE" ...`, and from Open MPI 5 on for `prted --prtemca NAME "VALUE" ...`, quoted for
 a shell. No shell reads it here: it is split as a shell would split it, checked, and executed. Anything else is refused.
-So are settings by which the daemon would load, start or write something, unless the job's own mpirun options ask for
-them. mpirun decides what the daemon starts then: whoever has the coordinator's key can run the job.
+Settings by which the daemon would load, start or write something are refused, too, unless the job's own mpirun options
+ask for them. mpirun decides what the daemon starts then: whoever has the coordinator's key can run the job.
 
-An Open MPI that was configured with its own place, as AWS's is, puts settings of PATH and library path in front. They
-are ignored: the daemon is the one on this host's own PATH.
+An Open MPI that was configured with a place of its own, as AWS's is, puts settings of PATH and library path before the
+command. They are ignored: the daemon is the one on this host's own PATH.
 """
 
 import json

@@ -29,7 +29,7 @@ def send(connection: socket.socket, values: dict[str, int]) -> None:
 
 
 def receive(connection: socket.socket) -> tuple[dict, list[int]]:
-    """Return the supervisor's answer: a byte with the pipe ends, and an object of marshal. EOFError if it is not whole.
+    """Return the supervisor's answer: a byte with the pipe ends, and an object of marshal. Raise EOFError if cut off.
 
     The supervisor of this host starts the same Python.
     """

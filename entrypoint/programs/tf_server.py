@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def _import_what_serves() -> tuple[Any, Any, Any]:
-    """Return Server, ClusterSpec and ConfigProto, with the packages that hold them left empty."""
+    """Import Server, ClusterSpec and ConfigProto, and return them. The packages around them stay empty."""
     found = importlib.util.find_spec("tensorflow")
     folders = (found and found.submodule_search_locations) or ()
     modular = os.environ.get("TF_USE_MODULAR_FILESYSTEM") in ("1", "true")

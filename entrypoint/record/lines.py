@@ -29,7 +29,7 @@ ZERO = time.time() - time.monotonic()  # the zero of `now`, in seconds since the
 
 
 def now() -> float:
-    """Return seconds since the epoch: the wall clock's when ZERO was set, and since then the monotonic clock's.
+    """Return seconds since the epoch: the wall clock's when ZERO was set, plus the monotonic clock's since then.
 
     Differences of two such times are durations, even if the wall clock is set in between.
     """
@@ -37,7 +37,7 @@ def now() -> float:
 
 
 def set_zero(zero: float | None = None) -> None:
-    """Set ZERO to that of another process of this host, or by the wall clock as it is now."""
+    """Set ZERO to the value of another process of this host, or by the wall clock as it is now."""
     global ZERO
     ZERO = time.time() - time.monotonic() if zero is None else zero
 
@@ -110,7 +110,7 @@ def _test(of: type[Line]) -> Callable[[dict[str, Any]], bool]:
 
 
 def _source(kind: Any, value: str) -> str:
-    """Return the source of a check whether a value of JSON, given by its own source, is of this type."""
+    """Return Python source that checks the type of a JSON value. `value`: the source of the value itself."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return str(kind.__metadata__[0].format(value))
@@ -159,7 +159,7 @@ class HostLine(Line, positional=0):  # the host and its job; later lines add wha
     channels: Mapping[str, ChannelFacts] | None = None  # by name
 
     def updated(self, later: "HostLine") -> "HostLine":
-        """Return these facts, with those of a later line."""
+        """Return a line with these facts and those of a later line."""
         return replace(self, **{name: value for name in self.named if (value := getattr(later, name)) is not None})
 
 

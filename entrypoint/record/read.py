@@ -91,7 +91,7 @@ def count_lines(data: bytes) -> float:
 
 
 def batches(texts: Iterator[bytes], every: int) -> Iterator[list[bytes]]:
-    """Yield lines in batches; of samples and metrics, only those of each `every`th sample, and lines with NaN."""
+    """Yield lines in batches. Of samples and metrics, keep every `every`th sample's only, and lines with NaN."""
     batch: list[bytes] = []
     count = 0
     for line in texts:
@@ -127,7 +127,7 @@ def lines_of(data: bytes) -> Iterator[lines.Line]:
 
 
 def texts_of(data: bytes, problems: list[str]) -> Iterator[bytes]:
-    """Yield the whole lines of a record; append what is wrong with the rest to `problems`."""
+    """Yield the whole lines of a record; describe faults of the rest in `problems`."""
     members = Members()
     yield from members.lines(data)
     if members.is_too_long:

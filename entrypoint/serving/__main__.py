@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def _exit(act: Callable[[], int]) -> NoReturn:
-    """End this process with the code that `act` returns, or that fits what it raises."""
+    """End this process with the code that `act` returns, or with the code for its exception."""
     try:
         code = act()
     except (ConfigError, CodeError) as error:
@@ -49,7 +49,7 @@ def _exit(act: Callable[[], int]) -> NoReturn:
 
 
 def serve(environment: Mapping[str, str], early_signals: list[int]) -> int:
-    """Serve, and return the exit code. Faults that can be found before the model is loaded are raised before."""
+    """Serve, and return the exit code. Raise faults that can be found early before the model is loaded."""
     imported("flask", "serving", "`serve`")
     imported("numpy", "tensorflow", "`serve`")
     _allow_files()
@@ -75,7 +75,7 @@ def serve(environment: Mapping[str, str], early_signals: list[int]) -> int:
 
 
 def _allow_files() -> None:
-    """Raise the limit of open files as far as we need it, and may."""
+    """Raise the limit of open files to what we need, or to the highest that is allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * MOST_CONNECTIONS
     if soft < wanted:

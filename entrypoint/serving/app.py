@@ -51,7 +51,7 @@ class Memory:
 
     @contextmanager
     def taken(self, size: int) -> Iterator[Callable[[int], None]]:
-        """Wait until so many bytes are free, and take them. Yield what reduces them. Raise Declined for too many."""
+        """Take `size` bytes, once they are free. Yield a function that reduces them. Raise Declined for too many."""
         if size > self._most:
             raise Declined(
                 f"to read the body may take {size >> 20} MB of memory; wanted {self._most >> 20} MB at most: "
@@ -77,7 +77,7 @@ class Memory:
 
 
 class Service:
-    """Answer requests by the model, and the user's code around it. Both are None until they are loaded."""
+    """Answer requests by the model and the user's code around it, which are None until they are loaded."""
 
     def __init__(self, serving: Serving) -> None:
         self.serving = serving
@@ -106,7 +106,7 @@ class Service:
 
 
 def refusal(error: BaseException) -> tuple[int, bytes]:
-    """Return status and body for an error. Of a fault of ours, or of the model, the client gets one line."""
+    """Return status and body for an error. If the fault is ours or the model's, the client gets one line."""
     if isinstance(error, Declined):
         status, why = error.status, str(error)
         if status >= 500:
@@ -158,7 +158,7 @@ def make_app(service: Service) -> Any:
 
 
 def _accepted(asked: Any, default: str) -> str:
-    """Return which of our types the Accept header takes; the default if there is none, or it takes anything."""
+    """Return the type of ours that the Accept header takes; the default without a header, or if it takes anything."""
     asked = type(asked)([(kind.partition(";")[0], quality) for kind, quality in asked])  # without a charset
     kind = default if not asked or asked.best == "*/*" else asked.best_match(ACCEPTED)
     if kind not in ACCEPTED:
@@ -167,7 +167,7 @@ def _accepted(asked: Any, default: str) -> str:
 
 
 def _check_attributes(text: str, model: ServedModel) -> None:
-    """Refuse attributes that AWS's containers know, and that cannot be fulfilled here."""
+    """Refuse attributes that AWS's containers support and this one does not."""
     found = dict(re.findall(r"(?<![a-z-])(tfs-[a-z-]+)=([^,]+)", text))  # in one pass, since the client writes the text
     for key, ours in (("tfs-model-name", model.name), ("tfs-model-version", model.version), ("tfs-method", "predict")):
         if found.get(key, ours).strip() != ours:

@@ -30,7 +30,7 @@ csv.field_size_limit(sys.maxsize)  # the body's size is limited
 
 @dataclass(frozen=True)
 class Question:
-    """Hold the input of the model. With `rows`, the answer is a list with one prediction for each of so many rows."""
+    """Hold the input of the model. With `rows`, the answer is a list with a prediction for each of `rows` rows."""
 
     signature: Signature
     inputs: Mapping[str, np.ndarray]
@@ -156,7 +156,7 @@ def _from_json(data: Any, signatures: Mapping[str, Signature]) -> Question:
 
 
 def _bare(data: Any, signature: Signature) -> Question:
-    """Read values without "instances" around them: several rows, or one; the signature tells which."""
+    """Read values without "instances" around them: several rows or one, as the signature shows."""
     if isinstance(data, list) and data and isinstance(data[0], dict) and not is_bytes(data[0]):
         return _by_row(data, signature)
     shape = signature.inputs[0].shape if len(signature.inputs) == 1 else None

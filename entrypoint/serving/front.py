@@ -33,7 +33,10 @@ def error(status: int, why: str) -> Answer:
 
 
 def connect(count: int, limit: float) -> tuple[list[Connection], list[Connection]]:
-    """Return our ends of connections and those of the model's process. We give up writing after `limit` seconds."""
+    """Return our ends of the connections, and the ends of the model's process.
+
+    A write is given up after `limit` seconds.
+    """
     pairs = [socket.socketpair() for _ in range(count)]
     for ours, _ in pairs:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(limit), 0))
@@ -46,7 +49,7 @@ class ModelThreads:
     def __init__(
         self, connections: Iterable[Connection], limit: float, dump: Callable[[], object] = lambda: None
     ) -> None:
-        """`limit`: seconds that an answer may take. `dump` has the other process log where it hangs."""
+        """Take `limit`, the seconds that an answer may take, and `dump`: the other process logs where it hangs."""
         self.is_loaded = self.has_ended = False
         self._free: queue.SimpleQueue[Connection] = queue.SimpleQueue()
         for connection in (every := list(connections)):
@@ -129,7 +132,7 @@ def received(connection: Connection) -> Answer:
 
 
 class Front:
-    """A WSGI application. /ping is answered without Python's lock of the model's process, whatever that one does."""
+    """A WSGI application. It answers /ping without the model's process, whatever that process does."""
 
     def __init__(self, serving: Serving, workers: ModelThreads) -> None:
         self.serving, self._workers = serving, workers

@@ -1,7 +1,7 @@
-"""Listen with waitress: /ping never waits for predictions, every refusal has its reason, and the end loses no request.
+"""Listen with waitress: /ping never waits for predictions, refusals have a reason, the end loses no request.
 
-Waitress documents none of this as an interface; the image pins its version. Of a channel we use what its own tasks use,
-of the server the methods that are replaced here, and `active_channels`.
+Waitress documents none of this as an interface; the image pins its version. We use what the tasks of a channel use, the
+methods of the server that are replaced here, and its `active_channels`.
 """
 
 import re
@@ -41,7 +41,7 @@ _PADDING = re.compile(rb"^([^:\r\n]+:)[ \t]+", re.MULTILINE)
 
 
 class _Refusal:
-    """Hold why a request is refused, in place of one of waitress's errors."""
+    """Hold the reason of a refusal, in place of one of waitress's errors."""
 
     def __init__(self, status: int, why: str) -> None:
         self.status, self.why = status, why
@@ -51,7 +51,7 @@ class _Refusal:
 
 
 class _RequestParser(HTTPRequestParser):
-    """Refuse with a reason whatever cannot be parsed."""
+    """Refuse requests that cannot be parsed, and give the reason."""
 
     path = command = ""  # which waitress reads even if there are none
 
@@ -124,14 +124,14 @@ class _Connection(HTTPChannel):
             self.server.release(self)
 
     def is_half(self) -> bool:
-        """Return whether a request has come in part, and nothing else is going on."""
+        """Return whether a request has come in part, and no other request is being answered."""
         return self.request is not None and self.is_idle() and self.drained_by is None
 
     def is_idle(self) -> bool:
         return not (self.requests or self.total_outbufs_len or self.close_when_flushed or self.will_close)
 
     def dismiss(self, status: int, why: str, now: bool = False) -> None:
-        """Close a connection none of whose requests is being answered, with the reason if a request has begun."""
+        """Close a connection that waits for no answer. If a request has begun, send the reason first."""
         if self.request is not None and self.is_half():
             line, ((name, value),), body = error(status, why)
             head = f"HTTP/1.1 {line}\r\n{name}: {value}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
@@ -223,7 +223,7 @@ class Server(TcpWSGIServer):
                 return
 
     def maintenance(self, _: float) -> None:
-        """Do nothing: what waitress closes while it collects what to wait for may be mixed up with what it accepts."""
+        """Do nothing: if waitress closes connections while it collects sockets, it may confuse them with new ones."""
 
     def _close_silent(self) -> None:
         """Close connections that are silent for long."""

@@ -1,4 +1,4 @@
-"""Run the process that has the model: load it and the user's code, and answer what the other process hands over."""
+"""Run the process that has the model: load it and the user's code, and answer requests of the other process."""
 
 import gc
 import io
@@ -49,7 +49,7 @@ def run(service: Service, found: FoundModel, connections: Sequence[Connection], 
 
 
 def _prepare_forks(connections: Sequence[Connection]) -> None:
-    """Have processes that the user's code forks end by signals, and not keep our connections open after our end."""
+    """Let signals end processes that the user's code forks, and keep these from holding our connections open."""
 
     def become_another() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -61,7 +61,7 @@ def _prepare_forks(connections: Sequence[Connection]) -> None:
 
 
 def _show(busy: dict[int, float], limit: float) -> None:
-    """Log once for each thread that is busy for longer than the limit where it stands."""
+    """Log, once for each thread, where it is if it has been busy for longer than the limit."""
     now, frames = time.monotonic(), sys._current_frames()
     for thread in [thread for thread, began in list(busy.items()) if now - began > limit - 1 and thread in frames]:
         busy.pop(thread, None)
@@ -69,7 +69,7 @@ def _show(busy: dict[int, float], limit: float) -> None:
 
 
 def work(connection: Connection, application: Any, busy: dict[int, float]) -> None:
-    """Answer requests for as long as the other process lives. Keep in `busy` since when each thread answers one."""
+    """Answer requests while the other process lives. Keep in `busy` since when each thread has been answering."""
     while True:
         try:
             environ = json.loads(connection.recv_bytes())
@@ -96,7 +96,7 @@ def _answer(application: Any, environ: dict[str, Any], body: bytes) -> tuple[str
 
 
 def _listen_to_handlers(application: Any, serving: Serving) -> int:
-    """Answer what the user's handlers ask the model while they hold the threads above. Return the port."""
+    """Answer requests of the user's handlers to the model, while they hold the threads above. Return the port."""
     most = 1 << 40  # bytes: what a handler sends was in memory before
     server: Any = waitress.create_server(
         application, host=LOOPBACK, port=0, threads=serving.threads, ident="", asyncore_use_poll=True,

@@ -1,4 +1,4 @@
-"""Define what a model looks like from outside: signatures with named tensors, and one method that predicts.
+"""Define the interface of a model: signatures with named tensors, and one method that predicts.
 
 Load one with TensorFlow: a SavedModel with its signatures, or a file of Keras, which is converted first.
 """
@@ -62,7 +62,7 @@ class Signature:
 
     @property
     def wants(self) -> str:
-        """Return what a request must bring, for an error message."""
+        """Return a description of the wanted request, for an error message."""
         return f"{self.name} wants {', '.join(map(str, self.inputs))}"
 
 

@@ -50,8 +50,8 @@ class Serving:
     def memory(self) -> int:
         """Return how many bytes it may take to read the bodies of all requests at once.
 
-        That is enough for one body of any ordinary kind, of which a column of digits in CSV takes most: 123 bytes for
-        each of its own. The other half of what is free is for the model, its answers and what HTTP holds.
+        That is enough for one body of any ordinary kind. A column of digits in CSV takes the most: 123 bytes for each
+        byte of the body. The other half of what is free is for the model, its answers and what HTTP holds.
         """
         return min(max(128 * self.max_payload, 512 * MEGABYTE), free_memory() // 2)
 

@@ -1,9 +1,9 @@
 """Silence the network card of a container, or reconnect it: `python arp_off.py on` or `off`.
 
 The Docker engine passes this file to Python in a container beside the host, which has the necessary rights. The card
-gets another hardware address and stops to ask and answer by ARP, so that packets reach it no more, nor others from it.
-Its network address, its routes and all connections stay. (`docker network disconnect` would remove them, and programs
-would get an error at once, instead of silence.)
+gets another hardware address and stops asking and answering by ARP. So no packet reaches it any more, and none of its
+packets reaches others. Its network address, its routes and all connections stay. (`docker network disconnect` would
+remove them, and programs would get an error at once, instead of silence.)
 """
 
 import fcntl

@@ -15,7 +15,7 @@ from entrypoint.simulate.tree import HostFolder, channels_in, check_size, shown,
 
 
 def count_hosts(text: str, most: int | None) -> int:
-    """Return the number of hosts in `text`; ConfigError if it is malformed, or larger than `most`."""
+    """Return the number of hosts in `text`. Raise ConfigError if it is malformed, or larger than `most`."""
     wanted = f"a whole number from 1 to {most}, the number of hosts in compose.yaml" if most else "a whole number"
     if not re.fullmatch("[0-9]{1,4}", text) or not 1 <= int(text) <= (most or int(text)):
         raise ConfigError(f"the number of hosts (COMPOSE_PROFILES) is {text!r}; wanted {wanted}")
@@ -25,7 +25,7 @@ def count_hosts(text: str, most: int | None) -> int:
 def become_host(job: LocalJob, host: str, base: Path, environment: Mapping[str, str]) -> NoReturn:
     """Write the host's tree into `base`, in place of an earlier run's, and exec `train`.
 
-    ConfigError or CodeError if the job cannot be run; `base` is then unchanged.
+    Raise ConfigError or CodeError if the job cannot be run; `base` is then unchanged.
     """
     if host not in job.names:
         raise ConfigError(

@@ -163,7 +163,7 @@ class DockerEngine(Engine):
         return self._run_module(host, arp_off, [*_HELPER, *beside, self.image], how)
 
     def _run_module(self, host: str, module: ModuleType, where: list[str], *words: str) -> bool:
-        """Run a module that imports nothing of ours with the Python of a container, of any image."""
+        """Run a module with the Python of a container, of any image. The module imports nothing of ours."""
         return self._do(host, *where, "python", "-I", "-", *words, program=inspect.getsource(module))
 
     def _do(self, host: str, *words: str, program: str = "") -> bool:
@@ -248,7 +248,7 @@ def _kept(host: str, folder: str) -> PurePosixPath:
 
 
 def _is_clients(name: str) -> bool:
-    """Return whether a variable meant for the hosts would change what the docker command itself does."""
+    """Return whether a variable for the hosts would also change what the docker command does."""
     return name.startswith("DOCKER_") or name in ("HOME", "PATH")
 
 

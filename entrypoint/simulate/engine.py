@@ -1,4 +1,4 @@
-"""Define an engine, which runs hosts as processes, in namespaces or as containers, and what several engines share."""
+"""Define an engine, which runs hosts as processes, in namespaces or as containers, and the parts that engines share."""
 
 import signal
 from abc import ABC, abstractmethod
@@ -102,12 +102,12 @@ class Engine(ABC):
     def inject(self, fault: Fault, host: str, pid: int) -> bool:
         """Inject a fault into a running host (`pid`: its command's). Return False if the target does not exist yet.
 
-        FaultFailed if it cannot be injected. Not called for faults that exist from the start.
+        Raise FaultFailed if it cannot be injected. Not called for faults that exist from the start.
         """
 
     @abstractmethod
     def heal(self, fault: Fault, host: str, pid: int | None) -> None:
-        """End a temporary fault; `pid` is None if the host is gone. FaultFailed if it cannot be ended."""
+        """End a temporary fault; `pid` is None if the host is gone. Raise FaultFailed if it cannot be ended."""
 
 
 class FaultFailed(Exception):
@@ -121,7 +121,10 @@ def last_line(text: bytes, otherwise: str) -> str:
 
 
 class HostsFiles:
-    """Write one /etc/hosts for each host. It lists all hosts; a hidden host is commented out, but not in its own."""
+    """Write one /etc/hosts for each host.
+
+    It lists all hosts. A hidden host is commented out in all files but its own.
+    """
 
     def __init__(self, job: LocalJob, addresses: Mapping[str, Sequence[str]]) -> None:
         self._addresses = addresses

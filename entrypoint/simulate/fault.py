@@ -14,7 +14,7 @@ FOLDERS = ("output", "model")
 
 
 class Action(StrEnum):
-    """Name what is done to a host, a process, or a folder."""
+    """Name what a fault does to a host, a process, or a folder."""
 
     KILL = "kill"  # SIGKILL
     STOP = "stop"  # SIGTERM
@@ -46,7 +46,7 @@ class Fault:
 
     @property
     def from_the_start(self) -> bool:
-        """Return whether it exists before the first host starts."""
+        """Return whether the fault exists before the first host starts."""
         return self.action is Action.LATE or (self.action is Action.HIDE and not (self.at or self.when))
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class Fault:
 
 
 def parse_fault(text: str, hosts: Sequence[str]) -> Fault:
-    """Return the fault that `text` describes for a job on `hosts`; ConfigError in one line if it is malformed."""
+    """Return the fault that `text` describes for a job on `hosts`. Raise ConfigError in one line if it is malformed."""
     try:
         return _parse(text, hosts)
     except ValueError as problem:

@@ -1,4 +1,4 @@
-"""Start the hosts, copy their output, have faults injected, and wait until all have ended.
+"""Start the hosts, copy their output, let the injector inject faults, and wait until all hosts have ended.
 
 SIGTERM and Ctrl-C stop the hosts.
 """
@@ -86,7 +86,7 @@ class HostRunner:
         return self.exits
 
     def _start_due(self) -> None:
-        """Start the hosts whose time has come: all at once, except for those that a fault delays."""
+        """Start the hosts that are due: all at once, except for hosts that a fault delays."""
         for folder in list(self.waiting):
             while not self.happened.empty():
                 self._hear(wait=0)

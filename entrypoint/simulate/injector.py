@@ -1,4 +1,4 @@
-"""Inject the faults of a run: wait for the moment of each, have the engine inject and end it, and report."""
+"""Inject the faults of a run: wait for the moment of each, let the engine inject and end it, and report."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -126,7 +126,7 @@ class Injector:
         self._say(f"fault after {case.injected:.2f} s: {fault}")
 
     def _do_to_all(self, case: _Case, hosts: list[str], running: Mapping[str, int]) -> set[str]:
-        """Inject a fault into hosts at once, before one notices the end of another; return those that it reached."""
+        """Inject a fault into several hosts before any notices another's end. Return the hosts that it reached."""
         if len(hosts) < 2:
             return {host for host in hosts if self._do(case.fault, host, running)}
         with ThreadPoolExecutor(len(hosts)) as pool:

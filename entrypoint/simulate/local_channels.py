@@ -1,4 +1,4 @@
-"""Define input channels, and choose the objects that each host gets of them.
+"""Define input channels, and choose each host's objects of them.
 
 They follow SageMaker: API reference, "Channel", "S3DataSource" and "ShuffleConfig"; Developer Guide, "Augmented
 manifest files". A file below a folder stands for an object in S3, and its path there for the object's key.
@@ -91,7 +91,7 @@ class LocalChannel:
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
-        """Return the source's entries in order of keys or of a manifest's lines. ConfigError if it cannot be read."""
+        """Return the source's entries, by keys or by a manifest's lines. Raise ConfigError if it cannot be read."""
         try:
             if self.attributes:
                 return tuple(self._lines())
@@ -125,7 +125,10 @@ class LocalChannel:
         return f"channel {self.name}: {listed(others, SHOWN_FILES)} {what}"
 
     def of_host(self, rank: int, hosts: int, number: int = 0) -> list[Entry]:
-        """Return one host's entries in pass `number`. With a seed, all hosts have one order, a new one in each pass."""
+        """Return one host's entries in pass `number`.
+
+        With a seed, all hosts have the same order, another in each pass.
+        """
         order = list(self.entries)
         if self.shuffle is not None:
             random.Random(f"{self.shuffle} {number}").shuffle(order)
@@ -212,7 +215,10 @@ class LocalChannel:
 
 
 def parse_channel(word: str, mode: ChannelMode = ChannelMode.FILE) -> LocalChannel:
-    """Read `NAME=FOLDER[,OPTION=VALUE]...`; ConfigError if it is malformed. With a / at its end, all is the folder."""
+    """Read `NAME=FOLDER[,OPTION=VALUE]...`; a word that ends with / is a folder alone.
+
+    Raise ConfigError if malformed.
+    """
     name, equals, rest = word.partition("=")
     if not (name and equals and rest):
         raise ConfigError(f"--channel has {word!r}; wanted name=value, the value a folder")

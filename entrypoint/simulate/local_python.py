@@ -42,7 +42,7 @@ SHOWN = ("tensorflow", "tensorflow-cpu", "keras", "tf-keras", "horovod", "mpi4py
 
 
 def allow_files(count: int) -> None:
-    """Raise this process's limit of open files by `count`; ConfigError if the hard limit is too low."""
+    """Raise this process's limit of open files by `count`. Raise ConfigError if the hard limit is too low."""
     wanted = len(os.listdir("/proc/self/fd")) + count + SPARE_FILES  # noqa: PTH208
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and wanted > hard:
@@ -133,7 +133,7 @@ class PythonEngine(Engine):
 
 
 def examine(path: str) -> Iterator[str]:
-    """Yield lines for people: Python, packages and MPI in that PATH, then each mode."""
+    """Yield lines for people: Python, packages and MPI in `path`, then each mode."""
     packages = []
     for name in SHOWN:
         with contextlib.suppress(PackageNotFoundError):

@@ -20,7 +20,10 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def own_ml(base: str | Path = "") -> None:
-    """Show a folder as /opt/ml to this thread and to what it starts; by default, the host's. OSError if impossible."""
+    """Show a folder as /opt/ml to this thread and to what it starts.
+
+    By default, show the host's. Raise OSError if impossible.
+    """
     unshare(NEW_MOUNTS)
     mount("none", "/", flags=RECURSIVE | SLAVE)  # what the machine mounts later is seen here, and ours not there
     held = hold(base or os.environ["SAGEMAKER_BASE_DIR"])
@@ -39,7 +42,7 @@ def become_host() -> None:
 
 
 def possible() -> bool:
-    """Return whether `own_ml` works here. A thread tries it, whose mounts end with it."""
+    """Return whether `own_ml` works here. A thread tries it: its mounts end with the thread."""
     done = []
 
     def attempt() -> None:

@@ -32,7 +32,7 @@ _FAMILIES = {"4": (4,), "6": (6,), "both": (6, 4)}
 
 
 class NetnsEngine(PythonEngine):
-    """Run the hosts, as root, each as if it had a machine for itself."""
+    """Run the hosts as root, each as if it were alone on a machine."""
 
     name = EngineName.NETNS
     faults = frozenset(Action)

@@ -121,7 +121,7 @@ def _names_from_hosts_file_only() -> None:
 
 
 def call(*command: str, keep: Sequence[int] = (), text: str = "") -> None:
-    """Run a tool with `text` as its input; FaultFailed with its last line of stderr if it fails."""
+    """Run a tool with `text` as its input. Raise FaultFailed with its last line of stderr if it fails."""
     done = subprocess.run(
         command, env=with_sbin(os.environ), input=text.encode(), capture_output=True, pass_fds=keep,
         start_new_session=True, check=False,

@@ -66,7 +66,7 @@ class ProcessEngine(PythonEngine):
             )
 
     def notes(self) -> list[str]:
-        """Return what the user must know before the start: that the script's own /opt/ml is this machine's."""
+        """Return a warning to print before the start, if the script would use this machine's /opt/ml."""
         found = [] if self.has_own_ml else named_ml(self.job.source / self.job.program)
         if not found:
             return []
@@ -82,7 +82,7 @@ class ProcessEngine(PythonEngine):
         first = self.job.names[0]
 
         def at_home(spec: ProcessSpec) -> ProcessSpec:
-            """Replace the first host's folders in a process of the plan by its own host's; nothing else differs."""
+            """Replace the first host's folders in a process of the plan by those of its own host."""
 
             def moved(text: str) -> str:
                 text = text.replace(str(self.folders[first].base), str(self.folders[spec.host].base))
@@ -199,6 +199,6 @@ def _take(port: int, held: contextlib.ExitStack) -> bool:
 
 
 def addresses(names: Sequence[str], control_port: int, stride: int) -> Mapping[str, str]:
-    """Make a loopback address for each host from its control port, which no other run on this machine has."""
+    """Make each host's loopback address from its control port, since no other run on this machine has that port."""
     moved = {name: control_port + rank * stride for rank, name in enumerate(names)}
     return {name: f"127.{port >> 8}.{port & 255}.1" for name, port in moved.items()}

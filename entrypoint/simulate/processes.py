@@ -35,7 +35,7 @@ def is_up(launcher: int) -> bool:
 
 
 def find(launcher: int, name: str) -> int | None:
-    """Return the pid of the plan's process `name` on a host, or else of a program; None while there is none."""
+    """Return the pid of the plan's process `name` on a host, else of a program of that name; None without one."""
     members = family(launcher)[1:]
     marked = (pid for pid in members if f"{_MARK}{name}" in _read(pid, "environ"))
     return next(marked, None) or next((pid for pid in members if _is(pid, name)), None)

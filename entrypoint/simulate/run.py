@@ -78,7 +78,7 @@ def refuse_faults(faults: Sequence[Fault], name: str) -> None:
 
 
 def show_plan(job: LocalJob, engine: Engine, whole: bool) -> int:
-    """Print the plan that `run_local` would run, `whole` or short. ConfigError or CodeError if it cannot be run."""
+    """Print the plan of `run_local`, `whole` or short. Raise ConfigError or CodeError if the job cannot be run."""
     job.check_files()
     engine.check()
     print(Secrets(dict(job.environment), dict(job.hyperparameters)).mask(engine.plan(whole)))
@@ -86,7 +86,10 @@ def show_plan(job: LocalJob, engine: Engine, whole: bool) -> int:
 
 
 def _intent(job: LocalJob, engine: Engine, warns: bool) -> Iterator[str]:
-    """Yield what is about to run, where its logs go and, if asked for, the warnings that the logs will have."""
+    """Yield what is about to run and where its logs go.
+
+    With `warns`, yield the warnings that the logs will have, too.
+    """
     folders = folders_of(job)
     mode: str = job.mode
     warnings: tuple[str, ...] = ()
@@ -104,9 +107,9 @@ def _intent(job: LocalJob, engine: Engine, warns: bool) -> Iterator[str]:
 def run_local(
     job: LocalJob, engine: Engine, environment: Mapping[str, str] = MappingProxyType({}), quiet: bool = False
 ) -> int:
-    """Run the job; return its exit code. ConfigError or CodeError, before any start, if it cannot be run.
+    """Run the job; return its exit code. Raise ConfigError or CodeError, before any start, if it cannot be run.
 
-    `environment` says whether there are colours.
+    `environment` decides whether there are colours.
     """
     job.check_files()
     check_size(job.source, channels_in(job))
@@ -163,7 +166,7 @@ def run_local(
 def live_page(records: Path, port: int, say: Callable[[str], None]) -> Iterator[None]:
     """Serve the page of the job with these records on this machine's loopback; port 0 means any free one.
 
-    ConfigError if the port is not free.
+    Raise ConfigError if the port is not free.
     """
     from waitress.server import create_server
 
@@ -184,7 +187,7 @@ def live_page(records: Path, port: int, say: Callable[[str], None]) -> Iterator[
 
 @contextlib.contextmanager
 def board(records: Sequence[Path], logdir: Path, port: int, say: Callable[[str], None]) -> Iterator[None]:
-    """Write the job's event files while it runs, and serve them on this machine; ConfigError if that fails."""
+    """Write the job's event files while it runs, and serve them on this machine. Raise ConfigError if that fails."""
     from entrypoint.observe.export.event_files import EventFiles
 
     files, over = EventFiles(logdir), threading.Event()
@@ -222,13 +225,13 @@ def _tensorboard(logdir: Path, port: int) -> str:
 
 
 def exit_code(folders: Sequence[HostFolder], exits: Mapping[str, Exit]) -> int:
-    """Return 0 if every host exited with 0, else the first other code in rank order; 1 if one was never started."""
+    """Return 0 if every host exited with 0; else the first other code in rank order; 1 if a host never started."""
     codes = [exits[folder.host].code if folder.host in exits else 1 for folder in folders]
     return next((code for code in codes if code), 0)
 
 
 def summary(folders: Sequence[HostFolder], exits: Mapping[str, Exit], faults: Sequence[str] = ()) -> str:
-    """Return causes of failure, the table of hosts, faults, the end and verdicts by the report, and paths."""
+    """Return the causes of failure, the table of hosts, faults, the report's end and verdicts, and paths."""
     reports = {folder.host: _report(folder) for folder in folders}
     rows = [_COLUMNS, *(_row(folder.host, exits.get(folder.host), reports[folder.host]) for folder in folders)]
     width = max(len(row[0]) for row in rows)
@@ -264,7 +267,7 @@ def _row(host: str, exit: Exit | None, report: Mapping[str, Any]) -> tuple[str, 
 def _causes(
     folders: Sequence[HostFolder], exits: Mapping[str, Exit], reports: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
-    """Return the distinct causes that hosts report; if there are none, the last line of each failed host."""
+    """Return the distinct causes that hosts report. If they report none, return the last line of each failed host."""
     causes = dict.fromkeys(str(report["cause"]) for report in reports.values() if report.get("cause"))
     if causes:
         return list(causes)

@@ -111,12 +111,12 @@ class LocalJob:
 
     @property
     def patience(self) -> float:
-        """Return the peer timeout in seconds for many hosts per CPU, a second for each of them; else 0."""
+        """Return the peer timeout in seconds: the number of hosts per CPU if that is large, else 0."""
         hosts_on_each = self.hosts / len(os.sched_getaffinity(0))
         return hosts_on_each if hosts_on_each > MANY else 0.0
 
     def _switches(self) -> dict[str, str]:
-        """Return the hyperparameters that choose the mode: those of SageMaker's SDK, or else our settings."""
+        """Return the hyperparameters that choose the mode: switches of SageMaker's SDK, or else our settings."""
         if self.mode == Mode.AUTO:
             return {}
         switch = SWITCHES.get(Mode(self.mode))
@@ -133,7 +133,7 @@ def host_names(count: int) -> list[str]:
 
 
 def instance_groups(words: Sequence[str]) -> tuple[Group, ...]:
-    """Read `NAME=COUNT[:TYPE]` words as groups of algo-1, algo-2 and so on; ConfigError if one is malformed."""
+    """Read `NAME=COUNT[:TYPE]` words as groups of algo-1, algo-2 and so on. Raise ConfigError if one is malformed."""
     given = pairs(words, "--group")
     if len(given) < len(words):
         raise ConfigError("--group names a group twice; wanted each once")
@@ -161,7 +161,7 @@ def encode(text: str) -> str:
 
 
 def pairs(words: Iterable[str], option: str) -> tuple[tuple[str, str], ...]:
-    """Read `name=value` words; ConfigError if one is malformed. A value may contain anything, also =."""
+    """Read `name=value` words. Raise ConfigError if one is malformed. A value may contain anything, also =."""
     found = {}
     for word in words:
         name, equals, value = word.partition("=")

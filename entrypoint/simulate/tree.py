@@ -63,7 +63,7 @@ def read(job: LocalJob, host: str, base: Path, environment: Mapping[str, str], g
 
 
 def write_tree(job: LocalJob, folder: HostFolder) -> None:
-    """Write what a host finds at its start. The engine adds the folders of channels."""
+    """Write the files that a host finds at its start. The engine adds the folders of channels."""
     for path in (folder.model, folder.data, folder.input_data):
         path.mkdir(parents=True)
     write_config(job, folder.host, folder.config)
@@ -134,7 +134,7 @@ def check_size(source: Path, channels: frozenset[Path] = frozenset()) -> None:
 
 
 def _not_code(channels: frozenset[Path], folder: str, names: list[str]) -> set[str]:
-    """Return what is not copied: channels, version control, caches, our output, sockets, pipes, circles of links."""
+    """Return the names not to copy: channels, version control, caches, our output, sockets, pipes, circular links."""
     left_out = set()
     for name in names:
         path = Path(folder) / name
@@ -152,7 +152,7 @@ def _not_code(channels: frozenset[Path], folder: str, names: list[str]) -> set[s
 
 @dataclass
 class Taken:
-    """Hold an output folder by an open file. Its holder says when hosts start, whose logs and models stay."""
+    """Hold an output folder by an open file. Its holder sets `has_run` when hosts start: their logs and models stay."""
 
     file: int
     has_run: bool = False
@@ -164,7 +164,7 @@ def taken(
 ) -> Iterator[Taken]:
     """Make a folder, empty and marked as ours, and hold it until the end. If the job is refused, empty it again.
 
-    ConfigError, which begins with `what`, if another run holds it, or if it has files,
+    Raise ConfigError, which begins with `what`, if another run holds it, or if it has files,
     among them `reads`: what the job reads. With `replaces`, an earlier run's files are removed, but for `spared`:
     mounts below the folder, which are not ours to remove.
     """
@@ -200,7 +200,7 @@ def taken(
 
 
 def _left(path: Path) -> list[Path]:
-    """Return what is in a folder beside our mark."""
+    """Return the files in a folder, without our mark."""
     return sorted(entry for entry in path.iterdir() if entry.name != MARKER) if path.exists() else []
 
 
@@ -222,7 +222,7 @@ def _remove(path: Path, spared: Sequence[Path]) -> None:
 
 
 def read_below(job: LocalJob, path: Path) -> list[Path]:
-    """Return what a job reads that is this folder, or lies in it."""
+    """Return the paths that a job reads and that are this folder, or lie in it."""
     folders = [job.source, *([job.checkpoints] if job.checkpoints else [])]
     found = [folder for folder in folders if lies_in(folder, path)]
     return found + [channel.source for channel in job.channels if channel.reads(path)]

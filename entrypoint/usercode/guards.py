@@ -1,4 +1,4 @@
-"""Find where a value is only asked for, tried, set by the program, or a default."""
+"""Find places where a value is only checked for, tried, set by the program, or used as a default."""
 
 import ast
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def tried(source: SourceFile, node: ast.AST) -> bool:
 
 
 def sets(code: UserProgram, variable: str) -> Iterator[tuple[SourceFile, ast.AST]]:
-    """Yield where a program sets an environment variable: as an item, by a call, or as one of several variables."""
+    """Yield each place where a program sets an environment variable: as an item, by a call, or among others."""
     for source, node in code.nodes(ast.Constant):
         if node.value != variable:
             continue

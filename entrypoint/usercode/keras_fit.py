@@ -1,6 +1,6 @@
 """Find a call of `fit` that may be a Keras model's, in the program and the modules that it imports.
 
-A call counts unless it is known to be another object's, or never to run.
+A call counts unless it is known to belong to another object, or never to run.
 """
 
 import ast
@@ -21,7 +21,7 @@ Running = dict[SourceFile, dict[ast.stmt, list[ast.AST]]]  # of each statement o
 
 
 def first(code: UserProgram) -> Place | None:
-    """Return the place of the first such call; None if there is none, or if nothing that runs uses Keras.
+    """Return the place of the first such call; None without one, or if no code that runs uses Keras.
 
     If the program is none of the files (a shell script, a package), each file counts as a program.
     """
@@ -41,7 +41,7 @@ def first(code: UserProgram) -> Place | None:
 
 
 def _read(code: UserProgram) -> Running:
-    """Return the program and what it may import or name, wherever that is in the code, without what never runs."""
+    """Return the program and all that it may import or name, at any place of the code, without code that never runs."""
     programs = [code.main] if code.program in code.by_name else list(code.sources)
     ends = defaultdict[str, list[SourceFile]](list)  # the files by each end of their paths
     for source in code.sources:
@@ -70,7 +70,7 @@ def _paths(nodes: Iterable[ast.AST]) -> Iterator[str]:
 
 
 def _may_run(node: ast.AST, is_program: bool) -> Iterator[ast.AST]:
-    """Yield what is in a statement, without branches that never run: in a module, those of the main program."""
+    """Yield the nodes of a statement, without branches that never run: in a module, those of the main program."""
     left = [node]
     while left:
         node = left.pop()
@@ -85,7 +85,7 @@ def _may_run(node: ast.AST, is_program: bool) -> Iterator[ast.AST]:
 
 
 def _drop_uncalled(running: Running) -> None:
-    """Remove the functions of each file whose names occur nowhere else."""
+    """Remove each file's functions with names that occur nowhere else."""
     words = {node: words_of(nodes, strings=True) for body in running.values() for node, nodes in body.items()}
     times = Counter(word for found in words.values() for word in found)
     functions = [node for node in words if isinstance(node, Function) and node.name != "main"]
@@ -105,7 +105,7 @@ def _uses_keras(nodes: Iterable[ast.AST]) -> bool:
 
 
 def _is_others(call: ast.Call, source: SourceFile, nodes: list[ast.AST], own: set[str]) -> bool:
-    """Return whether a call is of an object that is no Keras model. `own`: classes of the code that define `fit`."""
+    """Return whether the object of a call is no Keras model. `own`: classes of the code that define `fit`."""
     assert isinstance(call.func, ast.Attribute)
     on = call.func.value
     if isinstance(on, ast.Name) and on.id == "self":

@@ -1,4 +1,4 @@
-"""Turn exports of notebooks into Python: replace what only IPython understands, and keep the line numbers."""
+"""Turn exports of notebooks into Python: replace code that only IPython understands, and keep the line numbers."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ _TAKEN = re.compile(r"(\s*[\w, .\[\]]+=\s*)(!|%(?=[A-Za-z]))")
 
 
 def without_magics(text: str) -> str:
-    """Return a script without what only IPython can parse. A script that Python can parse is returned unchanged."""
+    """Return a script without lines that only IPython can parse. A script that Python can parse stays unchanged."""
     with suppress(SyntaxError, ValueError, RecursionError):
         ast.parse(text)
         return text

@@ -1,4 +1,4 @@
-"""Find the places in the user's code that are sure to be reached when the program runs, by reading it.
+"""Find, by reading the user's code, the places that the program is sure to reach when it runs.
 
 A place under a condition, or under an exception that is caught, is not sure. Neither is a function, unless a sure place
 calls it, or passes it to something that calls it.
@@ -33,7 +33,7 @@ class _Reading:
         self.done: set[tuple[SourceFile, str]] = set()
 
     def module(self, file: SourceFile) -> None:
-        """Read a file as it is imported, or run."""
+        """Read a file as Python would, to import it or to run it."""
         if file not in self.nodes:
             self.nodes[file], self.functions[file], self.brought[file] = set(), {}, {}
             self._block(file.tree.body, file, "")
@@ -114,7 +114,7 @@ class _Reading:
 
 
 def _sure(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and what is evaluated with it in any case."""
+    """Yield a node and its parts that are evaluated in any case."""
     yield node
     if isinstance(node, ast.BoolOp):
         inner: Iterable[ast.AST] = node.values[:1]
@@ -131,7 +131,7 @@ def _sure(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _handed(call: ast.Call) -> Iterator[ast.expr]:
-    """Yield functions that are passed to something that will call them, but not tables of commands, nor argparse."""
+    """Yield functions that are passed to something that calls them. Tables of commands and argparse do not count."""
     if ast.unparse(call.func).rpartition(".")[2] in CALL_WHAT_THEY_GET:
         yield from call.args
     for keyword in call.keywords:

@@ -1,4 +1,4 @@
-"""Read the user's code as one: the program and the files that it imports, from texts or from a folder."""
+"""Read the user's code as one program: the program's file and the files that it imports, from texts or a folder."""
 
 import ast
 import re
@@ -65,7 +65,7 @@ class UserProgram:
         return self.uses(*patterns, kind=UseKind.CALL)
 
     def made(self, *patterns: str) -> Iterator[Use]:
-        """Yield calls and base classes of the program's own classes. A mere import or mention has no effect."""
+        """Yield calls and base classes of the program's own classes. Imports and mentions alone do not count."""
         bases = {base for _, node in self.nodes(ast.ClassDef) for base in node.bases}
         return (use for use in self.uses(*patterns) if use.kind is UseKind.CALL or use.node in bases)
 
@@ -103,7 +103,7 @@ class UserProgram:
     def module(self, source: SourceFile, name: str, level: int = 0) -> list[SourceFile]:
         """Return the files that run when a file imports a module: the packages around it, then its own.
 
-        It has none if the module is not the user's. `level`: the dots of a relative import.
+        Return none if the module is not the user's. `level`: the dots of a relative import.
         """
         program = PurePosixPath(self.program).parent
         words = [word for word in name.split(".") if word]
@@ -139,7 +139,7 @@ def read_code(program: Path, shown: str = "", exported: bool = False) -> UserPro
 def followed(
     programs: Iterable[SourceFile], imported: Callable[[SourceFile], Iterable[SourceFile]], most: int = MOST_FILES
 ) -> list[SourceFile]:
-    """Return files, those that they import, and so on."""
+    """Return the programs' files, the files that these import, and so on."""
     found = {source.shown: source for source in programs}
     left = list(found.values())
     for source in left:  # which grows by what each imports
@@ -164,7 +164,7 @@ def _above(file: str, level: int) -> PurePosixPath:
 
 
 def _as_imported(main: SourceFile, modules: list[SourceFile]) -> Iterator[SourceFile]:
-    """Yield modules without what runs only when they are the main program, behind `if __name__ == "__main__":`."""
+    """Yield modules without the code behind `if __name__ == "__main__":`, which only a main program runs."""
     bodies = {
         each.shown: [
             inner

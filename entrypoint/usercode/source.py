@@ -1,4 +1,4 @@
-"""Read one file of the user's code: its names, calls, imports and values, and where they stand. No code is run."""
+"""Read one file of the user's code: its names, calls, imports and values, with their lines. No code is run."""
 
 import ast
 from collections import Counter, defaultdict
@@ -38,7 +38,7 @@ class Import(NamedTuple):
 
     @property
     def whole(self) -> str:
-        """Return the full name of what is imported: `a.b` for both."""
+        """Return the full name of the imported object: `a.b` for `import a.b` and for `from a import b`."""
         return self.module if isinstance(self.node, ast.Import) else self.meant
 
 
@@ -59,7 +59,7 @@ class UseKind(Enum):
 
 
 class SourceFile:
-    """Hold one file. It is parsed when its tree is first asked for; the tree is empty if Python cannot parse it."""
+    """Hold one file. It is parsed at the first use of its tree, which is empty if Python cannot parse the file."""
 
     def __init__(
         self, shown: str, text: str, path: Path = Path(), exported: bool = False, body: list[ast.stmt] | None = None
@@ -86,7 +86,7 @@ class SourceFile:
         return self._parsed[0] if self._body is None else ast.Module(body=self._body, type_ignores=[])
 
     def running(self, body: list[ast.stmt]) -> "SourceFile":
-        """Return the file as if it had only these of its statements."""
+        """Return the file as if it had only these statements."""
         made = SourceFile(self.shown, self.text, self.path, self.exported, body)
         made._parsed = self._parsed
         return made
@@ -141,7 +141,7 @@ class SourceFile:
         return ".".join([self.aliases.get(base.id, base.id) if isinstance(base, ast.Name) else "", *words])
 
     def last(self, node: ast.AST) -> str:
-        """Return the last word of an expression's full name; of a call, that of its function."""
+        """Return the last word of an expression's full name; for a call, the last word of its function's name."""
         return self.dotted(node.func if isinstance(node, ast.Call) else node).rpartition(".")[2]
 
     def at(self, node: ast.AST) -> Place:
@@ -150,7 +150,7 @@ class SourceFile:
     # --- where a node stands ---
 
     def way_up(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-        """Yield each node that contains a node, the innermost first, with its child that does, or that is the node."""
+        """Yield each node that contains a node, the innermost first, with its child on the way to that node."""
         while node in self.parents:
             yield self.parents[node], node
             node = self.parents[node]
@@ -160,7 +160,7 @@ class SourceFile:
         return (outer for outer, _ in self.way_up(node))
 
     def guards(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Yield the conditions and the `try`s on which it depends whether a node runs, the innermost first.
+        """Yield the conditions and `try`s that decide whether a node runs, the innermost first.
 
         `if __name__ == "__main__":` is none: the job runs the program.
         """
@@ -188,7 +188,7 @@ class SourceFile:
         return found
 
     def assigned(self, node: ast.Name | ast.Attribute) -> list[Assignment]:
-        """Return what may be assigned to a name in its function, else in its module; to `self.x`, in its class."""
+        """Return the values assigned to a name in its function, else in its module; for `self.x`, in its class."""
         written = ast.unparse(node)
         known = self.assignments.get(written, [])
         if isinstance(node, ast.Attribute):
@@ -208,7 +208,7 @@ class SourceFile:
         return Counter([*names, *(each.arg for each in nodes if isinstance(each, ast.arg))])
 
     def constant(self, node: ast.AST | None) -> Any:
-        """Return the constant that an expression is, or that its name is bound to, once in the file; else None."""
+        """Return the constant in an expression, or the one that its name is bound to, if bound once; else None."""
         if isinstance(node, ast.Name) and self._times_bound[node.id] == 1:
             values = [each.value for each in self.assignments.get(node.id, ()) if not each.function]
             node = values[0] if values else None
@@ -244,7 +244,7 @@ class Use(NamedTuple):
 
 
 def imports_of(node: ast.AST) -> Iterator[Import]:
-    """Yield the names that a statement imports; nothing of other nodes."""
+    """Yield the names that a statement imports. Other nodes yield nothing."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             top = alias.name.partition(".")[0]
@@ -257,7 +257,7 @@ def imports_of(node: ast.AST) -> Iterator[Import]:
 
 
 def attributes(node: ast.AST) -> tuple[ast.AST, list[str]]:
-    """Return the object at which an expression begins, and the attributes behind it: of `f().a.b`, `f()` and [a, b]."""
+    """Return the object at which an expression begins, and the attributes after it: `f()` and [a, b] of `f().a.b`."""
     words: list[str] = []
     while isinstance(node, ast.Attribute):
         words.insert(0, node.attr)
@@ -283,7 +283,7 @@ def asks_for_main(test: ast.expr) -> bool:
 
 
 def words_of(nodes: Iterable[ast.AST], *, strings: bool = False) -> set[str]:
-    """Return the names among some nodes, those of imports whole; `strings`: also texts, by which one may look up."""
+    """Return the names among some nodes, those of imports whole; `strings`: also texts, which may name attributes."""
     found = set[str]()
     for node in nodes:
         if isinstance(node, ast.Name | ast.Attribute):
@@ -320,14 +320,14 @@ def parameters(function: Function) -> list[str]:
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
-    """Return whether a full name matches a pattern: `.fit` the end of a name, `horovod.*` a whole one."""
+    """Return whether a full name matches a pattern: `.fit` matches the end of a name, `horovod.*` a whole name."""
     return any(
         name.endswith(pattern) if pattern.startswith(".") else fnmatchcase(name, pattern) for pattern in patterns
     )
 
 
 def plain_text(path: Path, *, most: int = 4 << 20, exported: bool = False) -> str:
-    """Return the text of a file, without what only IPython can parse; "" if it is too large for a program."""
+    """Return the text of a file, without code that only IPython can parse; "" if it is too large for a program."""
     text = "" if path.stat().st_size > most else path.read_text("utf-8", errors="replace")
     return without_magics(text) if exported else text
 

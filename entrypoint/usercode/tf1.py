@@ -52,7 +52,7 @@ REMEDY = (
 
 
 def describe(code: UserProgram, path: list[str], *, shim: bool, keras_2: bool = False) -> list[str]:
-    """Return a sentence for each file with such names, up to a limit; with the shim, only for names that it lacks, too.
+    """Return a sentence for each file with such names, up to a limit. With the shim, report only names that it lacks.
 
     `path`: where the user's Python looks for TensorFlow. `keras_2`: as of `has_keras_2`. A file that Python cannot
     parse has no findings: Python will report it itself.
@@ -101,9 +101,9 @@ def listed(
 
 
 def has_keras_2(environment: Mapping[str, str], path: list[str] | None, *, shim: bool) -> bool:
-    """Return whether TensorFlow 2.16 or newer uses tf_keras: if asked to; the shim asks if tf_keras is in the path.
+    """Return whether TensorFlow 2.16 or newer uses tf_keras: by the environment, or by the shim if the path has it.
 
-    Before there is a job, the path may not be known: our image has tf_keras.
+    Before there is a job, the path may be unknown: our image has tf_keras.
     """
     asked = environment.get("TF_USE_LEGACY_KERAS")
     if asked is None and shim:
@@ -112,7 +112,7 @@ def has_keras_2(environment: Mapping[str, str], path: list[str] | None, *, shim:
 
 
 def _known(code: UserProgram, path: list[str], keras_2: bool) -> tuple[str, dict[str, str], dict[str, str]]:
-    """Return TensorFlow's version, its table, and what of that is gone: nothing, if it is not there or not used."""
+    """Return TensorFlow's version, its table, and the names in it that are gone; nothing if it is absent or unused."""
     folder = _tensorflow(path) if any(USES.search(source.code) for source in code.sources) else None
     version = _version(folder) if folder else ""
     table = _table(folder, version) if folder else {}
@@ -134,7 +134,7 @@ def _gone(table: dict[str, str], version: str, keras_2: bool) -> dict[str, str]:
 def _names(source: SourceFile, table: dict[str, str], nodes: set[ast.AST] | None = None) -> dict[str, list[int]]:
     """Return the names of the table in a file, with their lines, in the order in which they occur.
 
-    `nodes`: those that count; None: all.
+    `nodes`: only names at these nodes count; with None, all do.
     """
     found: dict[str, list[int]] = {}
     if not USES.search(source.code):
@@ -204,7 +204,7 @@ def _meant_by(node: ast.AST, meant: dict[str, str]) -> str | None:
 
 
 def _longest(dotted: str, table: dict[str, str]) -> str:
-    """Return the longest beginning of a name, such as `train.AdamOptimizer.minimize`, that is in the table, or ""."""
+    """Return the longest beginning of a name (`train.AdamOptimizer.minimize`) that is in the table, or ""."""
     words = dotted.split(".")
     return next((part for end in range(len(words), 0, -1) if (part := ".".join(words[:end])) in table), "")
 

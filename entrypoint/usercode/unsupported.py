@@ -1,4 +1,4 @@
-"""Warn of code that this way of distributing does not train, before it is tried. docs/matrix.md has the whole list."""
+"""Warn, before the start, of code that this way of distributing does not train. docs/matrix.md has the whole list."""
 
 import ast
 import re
@@ -39,7 +39,7 @@ LONG_CHARS = 60  # characters of a call that are shown
 
 
 class Doubt(NamedTuple):
-    """Describe something that does not train. `check` is a name in docs/doctor.md."""
+    """Describe code that does not train. `check` is a name in docs/doctor.md."""
 
     check: str
     place: Place | None  # line 0: the file as a whole; None: no file has it
@@ -61,7 +61,7 @@ def doubts(
     servers: int = 0,
     ranks: int = 0,
 ) -> list[Doubt]:
-    """Return what does not train: by the words of each file, `fit` of Keras 3 and optimizers by parsing the code.
+    """Return code that does not train: by the words of each file; `fit` of Keras 3 and optimizers by parsing.
 
     `mode`: "" where one process trains alone. `tensorflow`: its version, "" if there is none. `environment` decides as
     it does in TensorFlow. `gpus`: those that TensorFlow sees and can use on this host; `servers`: parameter servers, of
@@ -121,7 +121,7 @@ def _of_mode(strategy: str, place: Place, mode: str) -> Doubt:
 
 
 def _of_xla(code: UserProgram) -> Iterator[Doubt]:
-    """Yield a doubt for each file with optimizers of Keras 2 whose steps XLA compiles where a GPU is seen.
+    """Yield a doubt for each file whose optimizers of Keras 2 have steps that XLA compiles where a GPU is seen.
 
     XLA takes no variable of another device. With parameter servers the learning rate is on one of them, and each weight
     on any of them, so the first step fails.

@@ -1,4 +1,4 @@
-"""Find by its words what code uses of TensorFlow: the prepare step does so for every job, before anything is parsed."""
+"""Find what code uses of TensorFlow by its words, as the prepare step does for every job before anything is parsed."""
 
 import re
 
@@ -25,7 +25,7 @@ _STRING_OR_COMMENT = re.compile(
 
 
 def flags(text: str) -> list[str]:
-    """Return flags of what code without comments uses: TF1's sessions or estimators. They decide no end of a job."""
+    """Return flags of what code without comments uses: TF1's sessions or estimators. No flag decides a job's end."""
     if TF2_COORDINATOR.search(text) or not TF1_SESSIONS.search(text):
         return []
     # With `chief` in place of `master`, an Estimator neither evaluates nor exports; nor do scripts that check for it.

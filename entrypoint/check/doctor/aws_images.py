@@ -1,4 +1,4 @@
-"""Look up modules in packages.toml: those of our images, those that only AWS's images have, and those of packages."""
+"""Look up in packages.toml which modules our images have, which ones only AWS's have, and which a package brings."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ COMMANDS_OF: dict[str, str] = _TABLES["commands"]["of"]
 
 
 def _of_line(table: dict[str, str], line: tuple[int, int]) -> list[str]:
-    """Return the words of a line of the image; of the nearest line if the table does not have that one."""
+    """Return the words for a line of the image; if the table does not have that line, for the nearest one."""
     lines = {tuple(map(int, name.split("."))): words for name, words in table.items() if name[0].isdigit()}
     return lines[max((each for each in lines if each <= line), default=min(lines))].split()
 
@@ -38,7 +38,7 @@ def modules_of(distribution: str) -> frozenset[str]:
 
 
 def is_known(distribution: str) -> bool:
-    """Return whether the modules that scripts import of a package are in these tables."""
+    """Return whether these tables list the modules that scripts import of a package."""
     return distribution in {**_BRING, **_NAMED} or any(distribution in packages.split() for packages in _LINES.values())
 
 
@@ -48,7 +48,10 @@ def ours(line: tuple[int, int]) -> frozenset[str]:
 
 
 def remedy(distribution: str, line: tuple[int, int]) -> str:
-    """Return what to do where a module of a package, or of an unknown one (""), is missing from the image of a line."""
+    """Return what to do if the image of a line lacks a module.
+
+    `distribution`: the module's package, "" if it is unknown.
+    """
     known = _TABLES["instead"].get(".".join(map(str, line)), {})
     name = distribution or "the package that brings it"
     return str(known.get(distribution) or f"{name} in requirements.txt beside the script")

@@ -1,4 +1,4 @@
-"""Check a request for what SageMaker's API would refuse: by botocore's model, and values that exclude each other."""
+"""Check a request for values that SageMaker's API would refuse: by botocore's model, or because they conflict."""
 
 import contextlib
 import functools
@@ -22,7 +22,10 @@ REGION = re.compile(
 
 
 def of_api(request: Request) -> Iterator[Finding]:
-    """Yield what the API would refuse. The description of a job that has run has passed it."""
+    """Yield what the API would refuse.
+
+    For the description of a job that has run, yield nothing: the API has accepted it.
+    """
     if "TrainingJobStatus" in request.body or request.local:
         return
     try:
@@ -61,7 +64,7 @@ Problem = tuple[str, str, str]
 
 
 def _against(shape: Any, value: Any, key: str) -> Iterator[Problem]:
-    """Yield where a value is none of its shape's enumeration, or beyond its pattern, length or range."""
+    """Yield each value that is not in its shape's enumeration, or that breaks its pattern, length or range."""
     if value is None:
         return
     match shape.type_name:
@@ -137,7 +140,7 @@ def _of_limits(request: Request) -> Iterator[Problem]:
 
 
 def _of_channels(request: Request) -> Iterator[Problem]:
-    """Yield what is wrong with a channel beside others, in its mode, or on the hosts of its groups."""
+    """Yield what is wrong with channels: names used twice, unknown groups, and modes that do not fit their source."""
     channels = list(request.body.get("InputDataConfig") or [])
     groups = {str(each.get("InstanceGroupName")) for each in request.groups}
     for name, count in Counter(str(each.get("ChannelName")) for each in channels).items():

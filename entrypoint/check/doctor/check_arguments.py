@@ -195,7 +195,7 @@ def _wanted(use: Use, value: str) -> str:
 
 
 def _of_absl(case: Case) -> Iterator[Finding]:
-    """Yield booleans of absl that get a value: absl sets the flag to true and stops reading flags at the value."""
+    """Yield absl's booleans with a value. absl would set such a flag to true and stop reading flags at the value."""
     given = params.of_the_script(case.hyperparameters)
     for use in case.code.calls(".DEFINE_boolean", ".DEFINE_bool"):
         key = text_of(use.argument("name", 0))
@@ -252,7 +252,7 @@ def _of_channels(case: Case) -> Iterator[Finding]:
 
 
 def _needed(code: UserProgram, names: str, of: str = "") -> Iterator[tuple[str, Place]]:
-    """Yield the environment variables with such names that the script reads, unless it handles their absence.
+    """Yield the variables, of those that match `names`, that the script reads without handling their absence.
 
     `of`: the mapping of which they have to be items.
     """

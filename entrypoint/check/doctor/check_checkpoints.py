@@ -1,4 +1,4 @@
-"""Check what a script saves: its model, its checkpoints, and what it does at SIGTERM."""
+"""Check how a script saves its model and its checkpoints, and how it reacts to SIGTERM."""
 
 import ast
 import functools
@@ -57,7 +57,7 @@ def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Fin
 
 
 def _is_manager(use: Use) -> bool:
-    """Return whether a checkpoint manager saves, by the words of the call's name."""
+    """Return whether a call saves by a checkpoint manager, judged by the words of its name."""
     words = use.name.lower().split(".")[:-1]
     return any(part in word for word in words for part in ("saver", "manager", "checkpoint"))
 
@@ -139,7 +139,7 @@ def _on_every_branch(uses: list[Use]) -> bool:
 
 
 def _decides(source: SourceFile) -> bool:
-    """Return whether a file does more by rank than print: choose or name a folder, return, or call a function."""
+    """Return whether a file uses the rank for more than printing: to name a folder, return, or call a function."""
     for node in ast.walk(source.tree):
         if _passes_who(source, node):
             return True
@@ -154,7 +154,7 @@ def _decides(source: SourceFile) -> bool:
 
 
 def _passes_who(source: SourceFile, node: ast.AST) -> bool:
-    """Return whether a function is told who calls it, `save(model, to, me == "chief")`, or a path names the process."""
+    """Return whether the process's identity is passed to a call (`save(model, me == "chief")`), or names a path."""
     if isinstance(node, ast.Call) and source.dotted(node.func).rpartition(".")[2] not in api.LOGS:
         return any(isinstance(each, ast.Compare) and _asks_who(source, each) for each in node.args)
     if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp | ast.JoinedStr)):
@@ -183,7 +183,7 @@ def _asks_who(source: SourceFile, test: ast.AST) -> bool:
 
 @functools.lru_cache(maxsize=500)
 def _names_of_who(source: SourceFile) -> str:
-    """Return a pattern of what identifies a process in a file: the usual names, and those assigned from them."""
+    """Return a pattern of the names that identify a process in a file: the usual ones, and those assigned from them."""
     who, names = _WHO, set[str]()
     for _ in range(2):  # twice, since a name may be assigned from a name that was
         for node in ast.walk(source.tree):

@@ -35,7 +35,7 @@ def of_data(case: Case) -> Iterator[Finding]:
 
 
 def _sharded_by_s3(case: Case) -> list[str]:
-    """Return the channels of which SageMaker gives each host a different part."""
+    """Return the channels with ShardedByS3Key: each host gets a different part of these."""
     return [name for name, each in case.channels.items() if each.get("S3DistributionType") == "ShardedByS3Key"]
 
 
@@ -134,7 +134,7 @@ def _of_batches(case: Case) -> Iterator[Finding]:
 
 
 def _of_attributes(case: Case) -> Iterator[Finding]:
-    """Yield reads of a manifest with several attributes, each its own record, with missing or wrong `attributes=`."""
+    """Yield reads of a manifest with wrong or missing `attributes=`. Each attribute of a line is a record."""
     attributes = _attributes(case)
     for use in case.code.calls(*_PIPES):
         assert isinstance(use.node, ast.Call)

@@ -46,7 +46,7 @@ def of_names(case: Case) -> Iterator[Finding]:
 
 
 def _of_gone(case: Case) -> Iterator[Finding]:
-    """Yield names of gone.toml that the image's packages have no more, once each, unless the script is prepared."""
+    """Yield each row of gone.toml that the script uses, unless the script handles that the name is missing."""
     keras_3 = case.tensorflow >= (2, 16) and case.environment.get("TF_USE_LEGACY_KERAS") not in ("1", "True", "true")
     for row in read_table("gone")["names"]:
         if row.get("keras", "any") not in ("any", "3" if keras_3 else "2"):
@@ -136,13 +136,13 @@ def _only_reports(source: SourceFile, body: Sequence[ast.stmt], depth: int = 2) 
 
 
 def _function(source: SourceFile, call: ast.Call) -> ast.FunctionDef | None:
-    """Return the function at the top level of the file that a call names; None if there is none."""
+    """Return the function at the top level of the file that a call names; None without such a function."""
     name = call.func.id if isinstance(call.func, ast.Name) else ""
     return next((each for each in source.tree.body if isinstance(each, ast.FunctionDef) and each.name == name), None)
 
 
 def _trains(source: SourceFile, attempt: ast.AST) -> bool:
-    """Return whether a `try` trains, itself or by a function of the file, and is not one of several attempts."""
+    """Return whether a `try` trains, directly or in a function of the file, and is not one of several attempts."""
     again = any(isinstance(outer, ast.For | ast.While) for outer in source.around(attempt))
     if again or getattr(attempt, "finalbody", None):
         return False
@@ -152,7 +152,7 @@ def _trains(source: SourceFile, attempt: ast.AST) -> bool:
 
 
 def _of_job_start(case: Case) -> Iterator[Finding]:
-    """Yield what the launcher would report when the job starts, by what the launcher itself uses for that."""
+    """Yield what the launcher would report when the job starts, found by the launcher's own functions."""
     settings = case.job.settings if case.job else None
     shim = bool(settings and settings.tf1 is Tf1.SHIM)
     environment = dict(case.environment)
@@ -183,7 +183,10 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
 
 
 def _place(code: UserProgram, place: Place | None) -> Place:
-    """Return the line of what the launcher names without one: a file with an Estimator, or a use of Horovod."""
+    """Return a place that has a line.
+
+    Without a line, use the file's Estimator; without a place, the import of Horovod.
+    """
     if place and place.line:
         return place
     if place:
@@ -194,7 +197,7 @@ def _place(code: UserProgram, place: Place | None) -> Place:
 
 
 def _is_asked_first(source: SourceFile, line: int) -> bool:
-    """Return whether a line is for an older TensorFlow, behind a check of which TensorFlow there is."""
+    """Return whether a line runs only in an older TensorFlow, because a check of the version stands around it."""
     for outer in (outer for use in source.uses if use.place.line == line for outer in source.around(use.node)):
         if isinstance(outer, ast.If | ast.IfExp):
             if re.search(r"version|hasattr|\btf2\b", ast.unparse(outer.test), re.IGNORECASE):

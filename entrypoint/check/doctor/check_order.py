@@ -1,4 +1,4 @@
-"""Check what runs, in which order and on which process: nothing at all, too early for a strategy, or on one alone."""
+"""Check for code that never runs, runs too early for a strategy, or runs on one process alone."""
 
 import ast
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _FIRST = ("rank", "task_id", "process_index", "task_index", "is_chief", "is_mast
 
 
 def of_order(case: Case) -> Iterator[Finding]:
-    """Yield what never runs, what runs before a strategy is made, and what one process runs alone."""
+    """Yield code that never runs, code that runs before a strategy is made, and code that one process runs alone."""
     yield from _never_run(case)
     if case.together(Mode.MWMS):
         for use in case.code.made(*WORKERS):
@@ -79,7 +79,7 @@ def _never_run(case: Case) -> Iterator[Finding]:
 
 
 def _computed_before(use: Use) -> Use | None:
-    """Return a call by which TensorFlow computes before a strategy is made, in the same function or the module."""
+    """Return a call that has TensorFlow compute before the strategy is made, in the same function or module."""
     source, function = use.source, use.source.function_of(use.node)
     if next(source.guards(use.node), None):
         return None

@@ -36,7 +36,7 @@ _SHELL = re.compile(r"[\s;&|<>`]|\$\(|^'.*'$")
 def of_request(described: Described, code: UserProgram | None, image: str) -> Iterator[Finding]:
     """Yield the findings of a request.
 
-    `code`: its program, if that is on this machine. `image`: the image that the job will run on, if it is not the
+    `code`: its program, if that is on this machine. `image`: the image that the job will run on, if it differs from the
     request's.
     """
     request = described.request
@@ -122,7 +122,7 @@ def _of_image(request: Request, image: str) -> Iterator[Finding]:
 
 
 def _no_number(regex: str) -> str:
-    """Return why no number can be read by a metric's regular expression; "" if one can."""
+    """Return why a metric's regular expression can find no number; "" if it can."""
     try:
         return "" if re.compile(regex).groups else "has no group, whose text would be the number"
     except re.error as problem:

@@ -1,4 +1,4 @@
-"""Check that what a script trains is made in its strategy's scope, and that its steps run in the strategy.
+"""Check that a script makes what it trains in its strategy's scope, and runs its steps in the strategy.
 
 Calls are followed through functions, methods and modules. What cannot be followed is not reported.
 """
@@ -92,7 +92,7 @@ def _of_loops(case: Case) -> Iterator[Finding]:
 
 
 def _trained(code: UserProgram, scopes: "Scopes") -> Iterator[tuple[SourceFile, ast.AST]]:
-    """Yield the expressions whose weights are trained: `model` of `model.fit(...)`, or of what gradients are for."""
+    """Yield the expressions whose weights are trained: `model` in `model.fit(...)`, or a model that gets gradients."""
     for source, call in code.nodes(ast.Call):
         if isinstance(call.func, ast.Attribute) and call.func.attr in _FITS:
             yield source, call.func.value
@@ -106,7 +106,7 @@ def _trained(code: UserProgram, scopes: "Scopes") -> Iterator[tuple[SourceFile, 
 
 
 class Scopes:
-    """Find out where the parts of a program run: in the scope of a strategy, outside of any, or unknown."""
+    """Find where the parts of a program run: in a strategy's scope, outside of every scope, or unknown."""
 
     def __init__(self, code: UserProgram, environment: Mapping[str, str] | None = None) -> None:
         self._code, self._environment = code, environment
@@ -134,7 +134,7 @@ class Scopes:
     # --- where a node runs ---
 
     def is_in(self, source: SourceFile, node: ast.AST) -> bool | None:
-        """Return whether a node runs in a scope; None if that is not known, or differs."""
+        """Return whether a node runs in a scope; None if that is not known, or differs between calls."""
         for outer, inner in source.way_up(node):
             if isinstance(outer, ast.With | ast.AsyncWith):
                 entered = {self._is_scope(source, item.context_expr) for item in outer.items}
@@ -149,7 +149,7 @@ class Scopes:
         return False
 
     def _is_scope(self, source: SourceFile, context: ast.AST, depth: int = 0) -> bool | None:
-        """Return whether a context is a strategy's scope; None if that is not known, as of a parameter."""
+        """Return whether a context is a strategy's scope; None if that is not known, as for a parameter."""
         calls = [source.dotted(call.func) for call in calls_in(context)]
         if any("scope" in name.rpartition(".")[2] and not matches(f".{name}", _OTHER_SCOPES) for name in calls):
             return True
@@ -161,7 +161,7 @@ class Scopes:
         return True if True in found else False if found == {False} else None
 
     def _is_taken(self, source: SourceFile, branch: ast.If, inner: ast.AST) -> bool | None:
-        """Return whether the job takes a branch, if that depends on a variable of its environment; None if unknown."""
+        """Return whether the job takes a branch that depends on an environment variable; None if that is unknown."""
         match branch.test:
             case ast.Compare(left=ast.Call() as ask, ops=[ast.Eq()], comparators=[ast.Constant(value=str(wanted))]):
                 asked = source.dotted(ask.func) in ("os.environ.get", "os.getenv") and texts_of(ask.args)
@@ -183,7 +183,10 @@ class Scopes:
         return any(isinstance(outer, ast.If) and self._is_taken(source, outer, inner) is False for outer, inner in way)
 
     def _may_be_other(self, source: SourceFile, branch: ast.If, inner: ast.AST) -> bool:
-        """Return whether another branch, or what follows a branch that leaves, may do the same in a scope."""
+        """Return whether another branch may do the same in a scope.
+
+        Code behind a branch that leaves counts as a branch, too.
+        """
         if is_main_guard(branch) or self._is_taken(source, branch, inner) is not None:
             return False
         taken, other = (branch.orelse, branch.body) if inner in branch.orelse else (branch.body, branch.orelse)
@@ -217,7 +220,7 @@ class Scopes:
         return found.pop() if len(found) == 1 else None
 
     def _sites(self, source: SourceFile, function: Function) -> Iterator[tuple[SourceFile, ast.AST | None]]:
-        """Yield the calls of a function; None where it is passed on, to be called by another."""
+        """Yield the calls of a function; None for each place that passes the function on."""
         for each in self._code.sources:
             for use in each.uses:
                 if use.kind is UseKind.IMPORT or not self._is_of(source, function, each, use.node):
@@ -231,7 +234,7 @@ class Scopes:
                     yield each, None
 
     def _is_of(self, source: SourceFile, function: Function, where: SourceFile, node: ast.AST) -> bool:
-        """Return whether a call or a name means this function, or for `__init__` its class."""
+        """Return whether a call or a name means this function. For `__init__`, the name of its class counts."""
         name = where.dotted(node.func if isinstance(node, ast.Call) else node)
         before, _, last = name.rpartition(".")
         of = source.parents.get(function)
@@ -254,7 +257,7 @@ class Scopes:
     ) -> list[tuple[SourceFile, ast.AST]]:
         """Return the calls that make a model, if all that may make it are known to run outside of every scope.
 
-        `within`: those that are known to run in one.
+        With `within`, return the calls that are known to run in a scope instead.
         """
         if depth > _DEPTH:
             return []
@@ -272,7 +275,7 @@ class Scopes:
     def _of_argument(
         self, source: SourceFile, node: ast.Name, depth: int, within: bool
     ) -> list[tuple[SourceFile, ast.AST]]:
-        """Return the same of a parameter: of what each caller gives."""
+        """Return the same as `made` for a parameter: judge the argument that each caller passes."""
         function = source.function_of(node)
         if function is None:
             return []
@@ -290,11 +293,11 @@ class Scopes:
         return _joined(found, within)
 
     def values(self, source: SourceFile, node: ast.Name | ast.Attribute) -> list[ast.AST]:
-        """Return what may be assigned to a name, but for what the job's environment rules out."""
+        """Return the values assigned to a name, without assignments that the job's environment rules out."""
         return [each.value for each in source.assigned(node) if not self._is_never_run(source, each.node)]
 
     def _makes_model(self, source: SourceFile, call: ast.Call, depth: int) -> bool:
-        """Return whether a call makes a model, and that not in a scope of its own."""
+        """Return whether a call makes a model, and does not open a scope of its own for it."""
         name = source.dotted(call.func)
         last = name.rpartition(".")[2]
         if matches(name, (*_MODELS, *_APPLICATIONS)) or name in ("Sequential", "Model"):
@@ -326,6 +329,6 @@ def _joined(found: list[list[tuple[SourceFile, ast.AST]]], within: bool) -> list
 
 
 def _is_of_with(source: SourceFile, node: ast.AST) -> bool:
-    """Return whether an expression is part of a `with`, or kept or returned for one."""
+    """Return whether an expression is part of a `with`, or is kept or returned for a later `with`."""
     kinds = ast.withitem | ast.Assign | ast.Return | ast.stmt
     return not isinstance(next((each for each in source.around(node) if isinstance(each, kinds)), None), ast.Expr)

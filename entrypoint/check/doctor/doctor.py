@@ -74,7 +74,7 @@ def sort_out(names: Iterable[str]) -> GivenFiles:
 def jobs_of(
     files: GivenFiles, arguments: Sequence[str], python: str, environment: Mapping[str, str]
 ) -> tuple[list[Described], list[Finding], str]:
-    """Return the jobs of launch scripts and requests, what is found in launch scripts, and `DoctorReport.unsealed`."""
+    """Return the jobs of launch scripts and requests, the findings in launch scripts, and `DoctorReport.unsealed`."""
     did = {name: launched(Path(name), name, arguments, python, environment) for name in files.launches}
     requests = [request for each in did.values() for request in each.requests]
     requests += [read_request(name) for name in files.requests]

@@ -1,4 +1,4 @@
-"""Run a launch script in its own process while nothing leaves the machine; return the requests that it would send.
+"""Run a launch script in its own process, and let nothing leave the machine; return the requests it would send.
 
 That process runs `entrypoint/programs/caught.py`. No other part of the checks runs the user's code.
 """
@@ -40,7 +40,7 @@ _MODES = {"parameter_server": "ps", "multi_worker_mirrored_strategy": "mwms", "m
 
 @dataclass(frozen=True, kw_only=True)
 class Launched:
-    """Hold what a launch script did."""
+    """Hold the results of a launch script."""
 
     requests: tuple[Request, ...]
     launches: tuple[Launch, ...]
@@ -66,7 +66,7 @@ def launched(
     environment: Mapping[str, str] = {},
     longest: float = LONGEST_SECONDS,
 ) -> Launched:
-    """Run a launch script in the current folder for at most `longest` seconds; return what it would have sent."""
+    """Run a launch script in the current folder for at most `longest` seconds; return its requests, unsent."""
     with tempfile.TemporaryDirectory() as scratch:
         target = Path(scratch, "result.json")
         text = script.read_text("utf-8", errors="replace")

@@ -37,7 +37,7 @@ _DIFFER_IN = {
 
 
 def as_text(report: DoctorReport) -> str:
-    """Return a text: what would run, each finding with its place, and their numbers."""
+    """Return the report as text: what would run, each finding with its place, and the numbers of findings."""
     lines = []
     for job in report.jobs:
         lines += [f"{job.request.at()}: {_title(job)}", *(f"    {line}" for line in _about(job, report.unseen))]
@@ -102,7 +102,7 @@ def _about(job: Described, unseen: frozenset[str]) -> list[str]:
 
 
 def _differences(job: Described) -> tuple[str, ...]:
-    """Return a sentence for each difference; none for a job that uses neither AWS's images nor their switches."""
+    """Return a sentence for each difference from AWS's images, if the job uses these images or their switches."""
     switched = any(key.startswith(PREFIX) and key.endswith("_enabled") for key in job.request.hyperparameters)
     if job.job is None or not (switched or AWS_IMAGE.match(job.request.image)):
         return ()

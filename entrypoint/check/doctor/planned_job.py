@@ -22,7 +22,10 @@ _STARTS = ("ContainerEntrypoint", "ContainerArguments")
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """Hold a job as the launcher reads it. Job or plan is None if it cannot make one; `problems` has the reasons."""
+    """Hold a job as the launcher reads it.
+
+    If it cannot make a job or plan, that is None; `problems` has the reasons.
+    """
 
     request: Request
     job: Job | None = None
@@ -35,7 +38,7 @@ class Described:
 
     @property
     def program(self) -> tuple[str, str]:
-        """Return (program, folder) as the launch script gave them, else the program of the job; "" if there is none."""
+        """Return (program, folder) as given by the launch script, else the job's program; "" without a program."""
         launch = self.request.launch
         source = json.loads(launch.uploads.get(SOURCE) or "{}")
         program = launch.entry_point or source.get("entry_script") or (self.job.program.name if self.job else "")

@@ -18,7 +18,7 @@ _SPELLED = {"VolumeSizeInGb": "VolumeSizeInGB", "Hyperparameters": "HyperParamet
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """Hold what a launch script passed to an SDK and its request does not show."""
+    """Hold what a launch script passed to an SDK, as far as its request does not show it."""
 
     sdk: str = ""  # v2, v3, or nothing: boto3
     maker: str = ""  # the class
@@ -92,14 +92,17 @@ class Request:
         return max((gpus_of(str(group.get("InstanceType") or "")) for group in self.groups), default=0)
 
     def at(self, word: str = "") -> Place:
-        """Return the place of a word of the request: its line in a JSON file, else the line of the launch."""
+        """Return where a word of the request stands: its line in a JSON file, else the line of the launch."""
         found = re.search(rf'"{re.escape(str(word))}"', self.text) if word and self.text else None
         line = self.text.count("\n", 0, found.start()) + 1 if found else self.line
         return Place(file=self.file, line=line)
 
 
 def read_request(shown: str) -> Request:
-    """Read a request from JSON, in the spelling of boto3, SDK v3 or others; raise ConfigError if it is none."""
+    """Read a request from JSON, in the spelling of boto3, SDK v3 or others.
+
+    Raise ConfigError if the file holds none.
+    """
     try:
         text = Path(shown).read_text("utf-8")
         value = json.loads(text)

@@ -1,6 +1,6 @@
 """Find what a program's requirements install, and which of them cannot be met on the job's image.
 
-Read are requirements.txt, SDK v3's file, what scripts give to `pip install`, and by their words setup.py and
+It reads requirements.txt, SDK v3's file, the arguments of `pip install` in scripts, and the words of setup.py and
 pyproject.toml.
 """
 
@@ -47,7 +47,7 @@ class Requirements:
 
 
 def requirements_of(case: Case) -> Requirements:
-    """Return what the requirements files of a program install, and what of them and of its calls of pip is refused."""
+    """Return what a program's requirements files install, and which requirements of files and pip calls are refused."""
     files = _files(case)
     calls = list(_of_pip(case)) if _line_of(case) else []
     answer = _resolved(case, files, calls) if files or calls else {"wanted": []}
@@ -75,7 +75,7 @@ def requirements_of(case: Case) -> Requirements:
 
 
 def of_requirements(case: Case, brought: Requirements) -> Iterator[Finding]:
-    """Yield the requirements that a host would refuse, in its words, and how long a long list becomes."""
+    """Yield the requirements that a host would refuse, with its messages; warn if very many packages would come."""
     certain = tensorflow_of(case.image)
     for place, why in brought.refused:
         found, *instead = _REMEDY.split(why, maxsplit=1)
@@ -104,7 +104,10 @@ def folders_of(case: Case) -> tuple[Path, ...]:
 
 
 def _files(case: Case) -> list[Path]:
-    """Return the requirements files. On a host, those of a shell script are not installed unless it does so."""
+    """Return the requirements files that a host installs.
+
+    A shell script's count only if the script installs them itself.
+    """
     main = case.code.main
     if main.path.suffix == ".sh" and not re.search(r"\bpip3?\s+install\b.*\s(-r|--requirement)\b", main.text):
         return []
@@ -115,7 +118,7 @@ def _files(case: Case) -> list[Path]:
 
 
 def _of_pip(case: Case) -> Iterator[tuple[str, int, str]]:
-    """Yield (file, line, requirement) of what scripts install by pip, unless that may fail or not be reached."""
+    """Yield (file, line, requirement) of each pip installation in scripts. Leave out calls that may fail."""
     for source in case.code.sources:
         if source.path.suffix == ".sh":
             calls = [(number, line) for number, line in enumerate(source.text.splitlines(), 1) if "||" not in line]
@@ -132,7 +135,7 @@ def _of_pip(case: Case) -> Iterator[tuple[str, int, str]]:
 
 
 def _line_of(case: Case) -> str:
-    """Return the line of our images whose versions the job has, as far as that is known; "" if it has others'."""
+    """Return the line of our images whose versions the job has, as far as known; "" if the job has other versions."""
     version, tag = tensorflow_of(case.image), case.image.rpartition(":")[2]
     if AWS_IMAGE.match(case.image) or (version and version not in LINES):
         return ""
@@ -140,7 +143,7 @@ def _line_of(case: Case) -> str:
 
 
 def _resolved(case: Case, files: list[Path], calls: list[tuple[str, int, str]]) -> dict[str, Any]:
-    """Return the answer of the program that knows what a host does."""
+    """Return how a host would resolve these requirements, by the program RESOLVE."""
     texts = [_text(path) for path in files]
     asked = {
         "files": [str(path) for path in files],

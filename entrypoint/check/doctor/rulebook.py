@@ -1,4 +1,4 @@
-"""Read the doctor's rules, of rules.toml, and make findings in their words."""
+"""Read the doctor's rules from rules.toml, and make findings with the words of the rules."""
 
 import functools
 import sys
@@ -19,7 +19,7 @@ else:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRule:
-    """Describe what the doctor looks for, as docs/doctor.md has it, with the words of its findings."""
+    """Describe what the doctor looks for, as in docs/doctor.md, with the words of its findings."""
 
     of: str  # the kind of file
     severity: str  # the usual one first
@@ -30,26 +30,26 @@ class CheckRule:
 
 
 def read_table(name: str) -> dict[str, Any]:
-    """Return a table of the doctor's: what is in a .toml file beside this one."""
+    """Return one of the doctor's tables: the content of a .toml file beside this one."""
     return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text("utf-8"))
 
 
 @functools.cache
 def rules() -> dict[str, CheckRule]:
-    """Return all rules by name, then NAME/VARIANT for those that are told in several ways."""
+    """Return all rules by name, then NAME/VARIANT for rules with several wordings."""
     read = read_table("rules")
     return {key: CheckRule(**{**read[key.partition("/")[0]], **values}) for key, values in read.items()}
 
 
 def variant(name: str, of: str) -> str:
-    """Return the key of a rule's variant for a case; that of the rule itself if it has none."""
+    """Return the key of a rule's variant for a case; the key of the rule itself if it has no such variant."""
     return f"{name}/{of}" if f"{name}/{of}" in rules() else name
 
 
 def finding(
     key: str, place: Place, /, *, severity: Severity | None = None, found: str = "", instead: str = "", **words: object
 ) -> Finding:
-    """Return what a rule finds. `found`, `instead` and `severity` replace the rule's own."""
+    """Return a finding of a rule. `found`, `instead` and `severity` replace the rule's own."""
     rule = rules()[key]
     return Finding(
         severity or Severity[rule.severity.split()[0].strip(",;").upper()],

@@ -1,4 +1,4 @@
-"""Collect what is known of a job when its script is checked: from its request, else from what the script uses."""
+"""Collect the known facts of a job when its script is checked: from its request, else from the script's code."""
 
 import ast
 import re
@@ -25,7 +25,7 @@ NO_JOB = Described(request=Request(body={}, file=""))
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Pair a program with the job that it is for, as far as the job is known."""
+    """Pair a program with its job, as far as the job is known."""
 
     code: UserProgram
     described: Described = NO_JOB
@@ -62,7 +62,7 @@ class Case:
 
     @cached_property
     def ways(self) -> frozenset[Mode]:
-        """Return the modes that the program is written for; only `single` if it uses no way of distributing."""
+        """Return the modes that the program is written for; only `single` if it does not distribute its work."""
         found = {
             Mode.MPI: self.code.imports(*HOROVOD, "mpi4py.*"),
             Mode.MWMS: self.code.has(*WORKERS),
@@ -95,7 +95,7 @@ class Case:
         return sum(spec.role in TRAINING for spec in self.described.processes)
 
     def severity_of_lack(self, name: str, on_aws: Set[str]) -> Severity:
-        """Return how bad it is that our image lacks something; another image may have it. `on_aws`: what AWS's have."""
+        """Return the severity if our image lacks a name; another image may have it. `on_aws`: names in AWS's images."""
         if AWS_IMAGE.match(self.image):
             return Severity.NOTE if name in on_aws else Severity.ERROR
         return Severity.ERROR if not self.image or tensorflow_of(self.image) else Severity.WARNING
@@ -107,11 +107,11 @@ class Case:
         )
 
     def may_be(self, mode: Mode) -> bool:
-        """Return whether the job has this mode; without a job, whether the program is written for it."""
+        """Return whether the job has this mode. Without a job, return whether the program is written for it."""
         return self.job.mode is mode if self.job else mode in self.ways
 
     def together(self, mode: Mode) -> bool:
-        """Return whether several processes train in this mode; if their number is unknown, whether they may."""
+        """Return whether several processes train in this mode. If their number is unknown, return whether they may."""
         return self.may_be(mode) and self.processes != 1
 
     @property
@@ -119,7 +119,7 @@ class Case:
         return any(self.together(mode) for mode in (Mode.MPI, Mode.MWMS, Mode.PS, Mode.JAX))
 
     def never_takes(self, source: SourceFile, node: ast.AST) -> bool:
-        """Return whether a node is a default that the job does not use, as far as known: the job sets the value."""
+        """Return whether a node is a default that the job is known never to use, because the job sets the value."""
         where = fallback(source, node)
         if not isinstance(where, ast.Call):
             return where is not None

@@ -134,7 +134,7 @@ def of_end(case: Rehearsal) -> Iterator[Finding]:
 
 
 def _has_begun_nothing(case: Rehearsal, run: SeenRun) -> bool:
-    """Return whether there is no sign of training (files read, metrics), although files could have shown one."""
+    """Return whether a run with files shows no sign of training: no file read, no metric."""
     files = [name for sample in case.samples if (name := sample.channel.name) not in case.streamed]
     unread = all(host.read is not None and not any(_read(host, name) for name in files) for host in run.hosts)
     return bool(files) and unread and not run.metrics
@@ -247,7 +247,7 @@ def of_speed(case: Rehearsal) -> Iterator[Finding]:
 
 
 def of_memory(case: Rehearsal) -> Iterator[Finding]:
-    """Compare the most memory that a host used with that of the instance type."""
+    """Compare the peak of a host's memory with the memory of the instance type."""
     run = case.plain
     if not any(host.memory for host in run.hosts):
         return

@@ -19,7 +19,7 @@ _CATCH = "a handler of SIGTERM that saves and ends: signal.signal(signal.SIGTERM
 
 
 def of_stop(case: Rehearsal) -> Iterator[Finding]:
-    """Yield whether SIGTERM ends the job in time, and what the job leaves."""
+    """Yield whether SIGTERM ends the job in time, and which files the job leaves."""
     run = case.stopped
     if run is None:
         return
@@ -122,7 +122,7 @@ def of_kill(case: Rehearsal) -> Iterator[Finding]:
 
 
 def of_resume(case: Rehearsal) -> Iterator[Finding]:
-    """Yield whether the next run continues where the killed one was, or starts again."""
+    """Yield whether the next run continues where the killed run was, or starts again."""
     killed, run = case.run(RunName.KILL), case.run(RunName.RESUME)
     if killed is None or run is None or killed.ended.acted is None:
         return

@@ -39,7 +39,7 @@ class Origin:
 def origins(request: Request, given: Mapping[str, Path], samples: Path) -> list[Origin]:
     """Return the origin of each channel with data. `given`: {channel: folder of this machine to use instead}.
 
-    ConfigError if a channel cannot be read; it explains how to name a local copy.
+    Raise ConfigError if a channel cannot be read. The error explains how to name a local copy.
     """
     asked = request.channels
     if unknown := sorted(given.keys() - asked.keys()):

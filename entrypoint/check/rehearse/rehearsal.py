@@ -62,7 +62,7 @@ class Rehearsal:
 
     @property
     def stopped(self) -> SeenRun | None:
-        """Return the run that was stopped midway: STOP, or the plain run if it did not end by itself."""
+        """Return the run that was stopped midway: the STOP run; or the plain run, if it did not end by itself."""
         return self.run(RunName.STOP) or (self.plain if self.plain.ended.acted else None)
 
 

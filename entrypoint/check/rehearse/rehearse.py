@@ -50,7 +50,7 @@ class Options:
     speedup: float | None = None
 
     def __post_init__(self) -> None:
-        """Raise ConfigError if a number is not above 0 or infinite."""
+        """Raise ConfigError unless each number is above 0 and finite."""
         for name in ("seconds", "records", "hosts", "price", "speedup"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
@@ -58,7 +58,7 @@ class Options:
 
 
 def rehearse(options: Options, environment: Mapping[str, str], log: Log) -> tuple[Rehearsal, list[Finding]]:
-    """Rehearse the job of a launch; ConfigError or CodeError, with advice, if it cannot begin.
+    """Rehearse the job of a launch. Raise ConfigError or CodeError, with advice, if it cannot begin.
 
     Logs, records and models stay in the output folder; the samples are removed.
     """
@@ -100,7 +100,7 @@ def _rehearse(
 
 
 class _Stage:
-    """Make the runs one after another, each depending on the results of those before."""
+    """Make the runs one after another. Each depends on the results of the runs before."""
 
     def __init__(
         self, options: Options, asked: Asked, case: Rehearsal, environment: Mapping[str, str], log: Log
@@ -132,7 +132,7 @@ class _Stage:
         return tuple(self._runs)
 
     def _run(self, name: RunName, seconds: float) -> SeenRun:
-        """Make one run, with its fault after so many seconds of training."""
+        """Make one run, with its fault after `seconds` of training."""
         checkpoints = self._options.output / "checkpoints" / (RunName.KILL if name is RunName.RESUME else name)
         checkpoints.mkdir(parents=True, exist_ok=True)
         job = self._job(name, checkpoints)
@@ -169,7 +169,7 @@ class _Stage:
         )
 
     def _engine(self, job: LocalJob) -> Engine:
-        """Return the engine of a run; ConfigError if this machine cannot run it."""
+        """Return the engine of a run. Raise ConfigError if this machine cannot run it."""
         engine = engine_for(self._case.engine, job, self._environment, self._options.image)
         job.check_files()
         try:

@@ -1,4 +1,4 @@
-"""Read a launch's request, and make a job on simulated hosts of it."""
+"""Read a launch's request, and turn it into a job on simulated hosts."""
 
 import ast
 import json
@@ -36,7 +36,7 @@ class Asked(RehearsedRequest):
     source: Path  # the code folder
 
     def kept(self, checkpoints: Path) -> list[Path]:
-        """Return the folders whose files outlast the job's hosts, in a run's folder `checkpoints`."""
+        """Return the folders with files that outlast the job's hosts. They lie in a run's folder `checkpoints`."""
         return [checkpoints] if self.keeps_checkpoints else [checkpoints / key for key in self.moved]
 
 
@@ -47,9 +47,9 @@ def asked_for(
     environment: Mapping[str, str],
     source: Path | None = None,
 ) -> Asked:
-    """Return the request of a launch script, which is run as by `entrypoint doctor`, or of a request file.
+    """Return the request of a request file, or of a launch script, which runs as under `entrypoint doctor`.
 
-    ConfigError, with advice, if there is no job that can be rehearsed.
+    Raise ConfigError, with advice, if there is no job that can be rehearsed.
     """
     files = sort_out([name])
     if files.programs:
@@ -172,7 +172,7 @@ def job_for(
 
 
 def groups_of(asked: Asked, hosts: int) -> tuple[Group, ...]:
-    """Return the request's instance groups on so many hosts, at least one in each; () if it has no groups."""
+    """Return the request's instance groups on `hosts` hosts, at least one in each; () if the request has no groups."""
     request = asked.described.request
     if not (request.body.get("ResourceConfig") or {}).get("InstanceGroups"):
         return ()

@@ -81,12 +81,12 @@ class SeenRun:
 
     @property
     def began(self) -> float:
-        """Return when the first of its training programs began; without one, when the run did."""
+        """Return when the first training program began; if none did, when the run began."""
         return min((process.began for process in self.processes), default=self.ended.began)
 
     @property
     def seconds(self) -> float:
-        """Return how many seconds its training programs ran."""
+        """Return how many seconds the training programs of the run took."""
         ended = [process.ended for process in self.processes if process.ended]
         return max(ended) - self.began if ended else 0.0
 
@@ -102,7 +102,7 @@ class SeenRun:
 
     @property
     def failures(self) -> list[str]:
-        """Return the failures that it went on after, with their causes: of attempts, or else of single processes."""
+        """Return the failures that the run survived, with their causes: of attempts, or else of single processes."""
         found = [words for host in self.hosts for words in host.failures]
         return [words for words in found if lines.ATTEMPT_FAILED.match(words)] or found
 
@@ -114,7 +114,7 @@ class SeenRun:
 
     @property
     def trained(self) -> float:
-        """Return how many seconds its programs ran until they ended or were stopped."""
+        """Return how many seconds the training programs ran until they ended or were stopped."""
         return self.ended.acted - self.began if self.ended.acted and self.processes else self.seconds
 
     def rate_of(self, metric: str) -> float | None:

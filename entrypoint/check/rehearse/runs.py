@@ -44,7 +44,7 @@ def run(job: LocalJob, engine: Engine, log: Path, moment: Moment, kept: list[Pat
     """Run the job to its end with its output in `log`. Inject its faults once `moment`, which is polled, returns True.
 
     `own_files`: each host gets copies of its channels' files, whose access times show which ones it reads.
-    KeyboardInterrupt is raised again once the job has been stopped; ConfigError or CodeError if it cannot start.
+    KeyboardInterrupt is raised again once the job has been stopped. Raise ConfigError or CodeError if it cannot start.
     """
     result = log.with_suffix(".json")
     lines.set_zero()  # by the wall clock, as the launchers of this run do
@@ -130,7 +130,7 @@ class _Keeping:
 
 
 def files_in(folders: list[Path]) -> list[Path]:
-    """Return the files in these folders, without empty and unfinished ones and event files of TensorBoard."""
+    """Return the files in these folders. Leave out empty and unfinished files, and event files of TensorBoard."""
     found = []
     for folder in folders:
         for parent, _, names in os.walk(folder):
@@ -142,7 +142,7 @@ def files_in(folders: list[Path]) -> list[Path]:
 
 
 class _Held:
-    """Wrap an engine, and delay its faults until a moment."""
+    """Wrap an engine, and delay its faults until a moment comes."""
 
     def __init__(self, engine: Engine, moment: Moment, own_files: bool) -> None:
         self._engine, self._moment, self._own_files = engine, moment, own_files
@@ -215,12 +215,12 @@ class TrainingTime:
 
 
 def after(progress: TrainingTime, seconds: float) -> Moment:
-    """Return a moment: when the job has trained for so many seconds."""
+    """Return a moment that comes when the job has trained for `seconds`."""
     return lambda: (progress.seconds or -1.0) >= seconds
 
 
 def after_keeping(progress: TrainingTime, seconds: float, folders: list[Path]) -> Moment:
-    """Return a moment: after so many seconds of training, and a second after the first checkpoint."""
+    """Return a moment that comes after `seconds` of training, and a second after the first checkpoint."""
     since: list[float] = []
 
     def reached() -> bool:

@@ -30,7 +30,7 @@ _LINES = (".csv", ".tsv", ".libsvm", ".svm", ".jsonl", ".ndjson", ".txt", ".svml
 
 @dataclass(frozen=True, kw_only=True)
 class ChannelSample:
-    """Describe a part of one channel. Its files represent the channel's, and are distributed in the same way."""
+    """Describe a part of one channel. Its files represent all files of the channel, and are distributed alike."""
 
     channel: LocalChannel  # the channel with the sample as its data
     where: str  # place of the whole channel
@@ -51,7 +51,7 @@ class ChannelSample:
 
 
 def take(origin: Origin, records: int, most_bytes: int = MOST_BYTES) -> ChannelSample:
-    """Copy about so many records of a channel into the folder of its sample; each chosen file gives at least one."""
+    """Copy about `records` records of a channel into its sample's folder; each chosen file gives at least one."""
     folder = origin.asked.source
     chosen = spread(origin.files, records)
     total = sum(file.size for file in chosen)
@@ -95,14 +95,14 @@ def take(origin: Origin, records: int, most_bytes: int = MOST_BYTES) -> ChannelS
 
 
 def spread(files: Sequence[DataFile], most: int) -> Sequence[DataFile]:
-    """Return at most so many files, evenly spread over the list, so that all folders are represented."""
+    """Return at most `most` files, evenly spread over the list, so that all folders are represented."""
     if len(files) <= most:
         return files
     return [files[number * len(files) // most] for number in range(most)]
 
 
 def as_files(channel: LocalChannel) -> LocalChannel:
-    """Return the channel with a manifest as source: each host then gets its own files, whose reads can be noted."""
+    """Return the channel with a manifest as source: each host gets files of its own, so that reads can be noted."""
     if channel.mode is ChannelMode.PIPE:
         return channel
     keys = [entry.key for entry in channel.entries]
@@ -115,13 +115,13 @@ def as_files(channel: LocalChannel) -> LocalChannel:
 
 
 class ByteSource(Protocol):
-    """Define what bytes are read from, in order: a file, a gzip file, the body of an object in S3."""
+    """Define a source of bytes that are read in order: a file, a gzip file, or the body of an object in S3."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class RecordKind(StrEnum):
-    """Name what a file consists of."""
+    """Name the kind of records in a file."""
 
     TFRECORD = "TFRecord"
     RECORDIO = "RecordIO"
@@ -149,7 +149,7 @@ def cut(source: ByteSource, target: IO[bytes], name: str, most: int, room: int) 
     """Copy the first `most` records, up to about `room` bytes; return (kind, records, bytes of the source).
 
     A whole file is one record, of which little more than `room` bytes are copied. The copy of a compressed file is
-    compressed. ConfigError if a record is not whole.
+    compressed. Raise ConfigError if a record is not whole.
     """
     head = io.BufferedReader(_Raw(source), BUFFER_BYTES)
     kind = kind_of(name, head.peek()[:HEAD_BYTES])

@@ -1,4 +1,4 @@
-"""Limit how much each address, and all strangers together, may ask for."""
+"""Limit the requests of each address, and of all strangers together."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ OPEN = 32  # open connections of one address, and of all strangers together
 
 
 class Bucket:
-    """Limit requests to a rate, with a burst. `charge` may put it into debt by as much as the burst."""
+    """Limit requests to a rate, with a burst. `charge` may overdraw it by as much as the burst."""
 
     def __init__(self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._burst, self._clock = rate, burst, clock
@@ -23,7 +23,7 @@ class Bucket:
         self._lock = threading.Lock()
 
     def take(self, size: int = 0) -> bool:
-        """Return whether one more request is allowed, and take what it and its message of so many bytes cost."""
+        """Return whether one more request is allowed. If it is, charge for it and for its message of `size` bytes."""
         with self._lock:
             self._fill()
             if self._left < 1:
@@ -32,7 +32,7 @@ class Bucket:
             return True
 
     def charge(self, size: int) -> None:
-        """Take what a message of so many bytes costs, which was read already."""
+        """Charge for a message of `size` bytes that was read already."""
         with self._lock:
             self._fill()
             self._left = max(-self._burst, self._left - size / PAID_BY_BYTES)
@@ -47,7 +47,7 @@ class Limits:
     """Limit each caller. A host that takes too much is refused for a moment; others are not affected."""
 
     def __init__(self, hosts_at: Callable[[str], Collection[str]]) -> None:
-        """`hosts_at` returns the hosts of the job that have an address."""
+        """Take `hosts_at`, which returns the hosts of the job that have an address."""
         self._hosts_at = hosts_at
         self._strangers = Bucket(STRANGERS_RATE, STRANGERS_BURST)
         self._known: dict[str, Bucket] = {}  # at most one for each address of the job

@@ -1,8 +1,8 @@
 """Call other hosts: POST over a connection that may stay open, and show our token.
 
 A host may have several addresses, of which not all work, and a network may lose packets. So after a moment without an
-answer, the next address is tried, or the same one again. A thousand hosts do this often: it costs a third of what
-http.client's objects cost.
+answer, the next address is tried, or the same one again. A thousand hosts do this often: this module costs a third of
+what http.client's objects cost.
 """
 
 import contextlib
@@ -101,7 +101,7 @@ def post(
 
 
 def message_in(text: bytes) -> tuple[str, bool, str, bytes] | None:
-    """Return (path, whether to keep the connection, token, body) if this is one whole message as `post` sends it."""
+    """Return (path, whether to keep the connection, token, body) if `text` is a whole message of `post`."""
     head = _MESSAGE.match(text)
     if head is None or int(head[3]) != len(text) - head.end():
         return None
@@ -140,7 +140,7 @@ def connected(addresses: Sequence[str], port: int, timeout: float, source: str) 
 
 
 def prepare(connection: socket.socket) -> None:
-    """Set up a connection: send without delay, and detect soon that the other side does not confirm."""
+    """Set up a connection to send without delay, and to detect soon that the other side confirms nothing."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
 
@@ -171,7 +171,7 @@ class Calls:
         return answer
 
     def takes_connection(self, host: Host, address: str, within: float) -> bool:
-        """Return whether a host's kernel takes a connection for its launcher, even if that is too busy to answer.
+        """Return whether a host's kernel accepts a connection to its launcher, even if that is too busy to answer.
 
         A launcher that is being killed may close its connection before it stops listening: the kernel then resets the
         new connection and refuses the next. So the new one is watched for a moment.

@@ -116,7 +116,7 @@ class Control:
             raise Refused(f"{path} takes {wanted}", 405)
 
     def _end_misled(self, name: str, address: str) -> None:
-        """End the job if another host's name leads to this one: what is meant for that host would come here."""
+        """End the job if another host's name leads to this host, since that host's messages would arrive here."""
         if self._misled:  # its name is looked up again and again
             return
         self._misled = f"on {self._cluster.me.name}, {leads_here(name, address)}"

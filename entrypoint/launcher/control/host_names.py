@@ -83,7 +83,7 @@ class HostNames:
             return list(self._found[host.name])
 
     def note_reached(self, host: Host, address: str) -> None:
-        """Note by which address a host was reached, so that it is the first to be tried."""
+        """Note the address by which a host was reached, so that it is tried first."""
         with self._changed:
             self._note_found(host.name, [address, *self._found.get(host.name, [])])
 
@@ -92,7 +92,7 @@ class HostNames:
         self._look_for(host.name, is_urgent=True)
 
     def _look_for(self, *names: str, is_urgent: bool = False) -> bool:
-        """Have these names looked up soon, urgent ones first. Return False if there is no thread that could."""
+        """Queue these names for a lookup, urgent ones first. Return False if no thread could do it."""
         with self._changed:
             wanted = self._hosts.keys() & names
             self._wanted |= wanted
@@ -112,7 +112,7 @@ class HostNames:
             self._look(self._next())
 
     def _next(self) -> str:
-        """Wait for a name to look up: urgent ones, for which a thread is kept, then those that were never found."""
+        """Wait for a name to look up: urgent names, for which a thread is kept, before names that were never found."""
         with self._changed:
             while True:
                 now = self._clock()
@@ -163,7 +163,10 @@ class HostNames:
             self._hosts_at[address] = self._hosts_at.get(address, frozenset()) | {name}
 
     def _is_sure(self, name: str, found: set[str]) -> bool:
-        """Return whether a name has led to this host, by the same addresses, for long enough. If so, forget it."""
+        """Return whether a name has led to this host, by the same addresses, for long enough.
+
+        If so, drop the suspicion.
+        """
         now, known = self._clock(), self._suspects.get(name)
         if known is None or known[0] != found:
             self._suspects[name] = (found, now)
@@ -174,9 +177,11 @@ class HostNames:
 
 
 def is_here(address: str) -> bool:
-    """Return whether an address is one of this host's: the kernel would call it from itself. Nothing is sent.
+    """Return whether an address is this host's: to call it, the kernel would use it as the source, too.
 
-    Of other loopback addresses, each may stand for a host that is simulated on this machine.
+    Nothing is sent.
+
+    Other loopback addresses do not count, since each may stand for a host that is simulated on this machine.
     """
     if address in (*LOOPBACK, "127.0.1.1"):  # Debian's, for its own name
         return True
@@ -193,7 +198,7 @@ def leads_here(name: str, address: str) -> str:
 
 
 def canonical(address: str) -> str:
-    """Return an address in the one form that is compared: no interface, and IPv4 as such if it came by IPv6."""
+    """Return an address in the form that is compared: without an interface, and as IPv4 where IPv6 contains it."""
     if ":" not in address:
         return address
     number = ipaddress.IPv6Address(address.partition("%")[0])

@@ -1,9 +1,9 @@
 """Keep connections between the coordinator and each follower open. The policy judges what happens to them.
 
 A link is the connection of a follower's first report, kept open. Later messages go over it, each a line of JSON:
-reports, their answers, news. So nobody has to connect for them. And if either process is killed, its kernel closes the
-link at once, while silence takes seconds to be believed. Without a link nothing is lost: reports are POSTs then, and
-their answers bring the news.
+reports, their answers, news. So no later message needs a connection of its own. And if either process is killed, its
+kernel closes the link at once, while silence counts as a loss only after seconds. Without a link nothing is lost:
+reports are POSTs then, and their answers bring the news.
 """
 
 import contextlib
@@ -98,7 +98,7 @@ class Links:
                 self._read(key.data)
 
     def _read(self, link: _Link) -> None:
-        """Answer the reports that have come. If we close the link ourselves, no event is put."""
+        """Answer the reports that have come. Put no event if we close the link ourselves."""
         try:
             block = link.connection.recv(_BLOCK)
         except BlockingIOError:  # the descriptor belonged to another link before
@@ -134,7 +134,7 @@ class Links:
 
 
 def messages(connection: socket.socket, text: bytes) -> Iterator[bytes]:
-    """Yield what comes over a follower's link. Raise OSError if the coordinator's kernel confirmed nothing."""
+    """Yield the messages over a follower's link. Raise OSError if the coordinator's kernel confirmed nothing."""
     while True:
         *whole, text = text.split(b"\n")
         yield from whole

@@ -1,4 +1,4 @@
-"""Answer browsers safely: the headers of what they get, the names that they may ask for, the pages as routes."""
+"""Define pages for browsers safely: their routes, the headers of answers, and the host names that requests may have."""
 
 import contextlib
 import ipaddress
@@ -19,7 +19,7 @@ _HEADERS = [
 
 
 class Route(Value):
-    """Describe what people may look at on the coordinator's control port, by GET."""
+    """Describe a page or data that people may GET from the coordinator's control port."""
 
     body: Callable[[Path], bytes]  # made from the folder of the job's records, without waiting for anything
     is_page: bool = False  # HTML that holds nothing of the job, so that it needs no token; else JSON
@@ -35,9 +35,9 @@ def headers(body: bytes, is_page: bool = False) -> list[tuple[str, str]]:
 
 
 def is_this_machine(host: str) -> bool:
-    """Return whether what a browser asked for (`Host`) means this machine: localhost, or an address.
+    """Return whether the header `Host` of a browser's request means this machine: localhost, or an address.
 
-    A page from elsewhere may have its own name server give our address to another name.
+    The name server of a hostile page may give our address to a name of its own.
     """
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
     with contextlib.suppress(ValueError):

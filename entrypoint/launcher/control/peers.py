@@ -40,8 +40,8 @@ KNOCK_SECONDS = 0.5  # seconds for a follower's kernel to take a connection
 class Clock:
     """Measure the difference between another host's monotonic clock and ours, in seconds.
 
-    As in NTP, the other's time is taken as read in the middle between request and answer. Of the last few exchanges,
-    the quickest counts.
+    As in NTP, the other's time counts as read in the middle between request and answer. Of the last few exchanges, the
+    quickest counts.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Clock:
 
     @property
     def error(self) -> float:
-        """Return by how many seconds `offset` may be wrong: their time may be of any moment of the exchange."""
+        """Return the error of `offset` in seconds: the other host's time may be of any moment of the exchange."""
         return min(self._measured)[0] / 2 if self._measured else 0.0
 
 
@@ -112,7 +112,10 @@ class Peers:
                 self._links.send(follower.name, self._news)
 
     def _keep(self, host: str, connection: socket.socket, answer: Answer, body: bytes) -> None:
-        """Take over a follower's connection. Send what is new since `body`, the answer for which it was kept."""
+        """Take over a follower's connection.
+
+        Send the news if they have changed since `body`, the last answer to the follower.
+        """
         self._links.keep(host, connection, answer)
         with self._lock:
             if not body.startswith(self._news[:-1]):
@@ -132,7 +135,7 @@ class Peers:
             threading.Thread(target=knock, args=(address,), name="knock", daemon=True).start()
 
     def flush(self, within: float) -> None:
-        """Wait, for at most so many seconds, until the coordinator has the last report."""
+        """Wait until the coordinator has the last report, for at most `within` seconds."""
         self._delivered.wait(within)
 
     def _keep_reporting(self) -> None:
@@ -226,7 +229,7 @@ class Peers:
             link.close()
 
     def _listen(self, link: socket.socket, body: bytes) -> None:
-        """Take what comes over our link until it ends. Then report at once, so that the coordinator notices us."""
+        """Read messages from our link until it ends. Then report at once, so that the coordinator notices us."""
         coordinator = self._cluster.coordinator.name
         ended: Event = events.LinkEnded(host=coordinator)
         with link:  # closed only when the end was put: to whoever reports meanwhile it is one that has ended

@@ -1,4 +1,4 @@
-"""Store the followers' records, as their monitors bring them: bytes that nothing here reads."""
+"""Store the followers' records as their monitors send them, without reading their content."""
 
 import json
 import re
@@ -16,7 +16,8 @@ _PATH = re.compile(r"/record/([^/]+)/(\d{1,12})(/end)?")
 class Records:
     """Keep files HOST.jsonl.gz in `folder`. Answers carry what the coordinator's monitor wrote into `wants`.
 
-    `say` logs when a record cannot be kept, such as on a full disk. The follower has it until all of it is here.
+    `say` logs when a record cannot be kept, such as on a full disk. The follower keeps its record until all of it is
+    here.
     """
 
     def __init__(self, folder: Path, wants: Path, followers: Container[str], say: Callable[[str], None]) -> None:
@@ -25,7 +26,7 @@ class Records:
         self._lock = threading.Lock()  # a piece that was given up and its next attempt may come together
 
     def take(self, path: str, hosts: Container[str], piece: bytes) -> bytes:
-        """Add a piece to the record of one of these hosts. Return how much is here, and what is wanted of that host.
+        """Add a piece to the record of one of these hosts. Return its length here, and the requests to that host.
 
         A piece that does not begin where the record ends is not taken: the answer shows where to continue.
         """
@@ -65,7 +66,7 @@ class Records:
 
 
 def store(job: Job, say: Callable[[str], None]) -> Records | None:
-    """Return the store for the followers' records; None on followers, and if nothing is recorded."""
+    """Return the store for the followers' records; None on followers, and without records."""
     if not (job.settings.monitor and job.cluster.is_coordinator):
         return None
     followers = {host.name for host in job.cluster.followers}

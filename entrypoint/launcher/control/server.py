@@ -2,14 +2,14 @@
 
 Limits apply before a thread or the application has any work: connections a second and open connections of each host and
 of all strangers together, the size of a request, and the time that it may take to arrive. A connection has one request.
-A follower's may stay open after its first report; then links.py takes it over, with a limit of its own.
+A follower's connection may stay open after its first report; then links.py takes it over, with a limit of its own.
 
 Requests of hosts are answered by the thread that reads them: they never wait, and a thousand hosts may call at once.
 Requests of people may have to wait for the supervisor, and have threads.
 
-Waitress documents none of this as an interface; the image pins its version. Of a channel we use what its own tasks use:
+Waitress documents none of this as an interface; the image pins its version. We use what the tasks of a channel use:
 `requests`, `write_soon`, `close_when_flushed`, `will_close`; and `total_outbufs_len`, since nothing else shows whether
-all was sent. Of the server: the methods that are replaced here, and `active_channels`.
+all was sent. We also use the server's `active_channels`, and the methods that are replaced here.
 """
 
 import errno
@@ -63,7 +63,7 @@ class _Channel(HTTPChannel):
             self._answer(request.path, wanted.lower() == "keep-alive", shown, body)
 
     def received(self, data: bytes) -> bool:
-        """Answer what client.py sends if it came in one piece; waitress's parser, for everything else, costs more."""
+        """Answer a request of client.py that came in one piece. waitress's parser, for all others, costs more."""
         message = None if self.request or self.requests else message_in(data)
         if message is None:
             return bool(super().received(data))
@@ -207,4 +207,4 @@ class ControlServer(TcpWSGIServer):
         return readable
 
     def maintenance(self, now: float) -> None:
-        """Do nothing: waitress would wait for silence, by a clock that may be set."""
+        """Do nothing: waitress would close silent connections, by a clock that may be set."""

@@ -21,7 +21,7 @@ class Refused(Exception):
 
 
 def to_json(message: Report | News) -> dict[str, Any]:
-    """Return a message without the fields that have their defaults: of a thousand hosts, each message is read."""
+    """Return a message without fields that have their defaults: a coordinator reads messages of a thousand hosts."""
     known = message.defaults
     values = {name: getattr(message, name) for name in message.fields}
     told = {name: plain(value) for name, value in values.items() if name not in known or value != known[name]}

@@ -44,7 +44,7 @@ class Stat(Value):
 
     @property
     def key(self) -> tuple[int, int]:
-        """Return what no other process shares, although pids are used again."""
+        """Return a key that is unique to the process, since the kernel uses pids again."""
         return self.pid, self.began
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ def where_it_is(stat: Stat) -> str:
 
 
 class Descendants:
-    """Find the descendants of the plan's processes. `are_users(name)`: whether this one is the user's program."""
+    """Find the descendants of the plan's processes. `are_users(name)`: whether that process runs the user's program."""
 
     def __init__(self, processes: Mapping[str, Process], are_users: Callable[[str], bool]) -> None:
         self._processes, self._are_users = processes, are_users
@@ -117,8 +117,8 @@ class Descendants:
     def of(self, name: str) -> list[Stat]:
         """Return the living processes that belong to `name`, its own first, parents before their children.
 
-        Only the user's programs own other processes. A rank does not own the program that mpirun started, but what that
-        runs.
+        Only the user's programs own other processes. A rank owns what its program runs, but not the program, which
+        mpirun started.
         """
         process = self._processes.get(name)
         if process is None:
@@ -133,7 +133,7 @@ class Descendants:
         return [stat for stat in self._with_descendants(below) if stat.alive]
 
     def below_us(self, spare: Collection[int] = ()) -> list[Stat]:
-        """Return all our descendants, except those in `spare` and what descends from them."""
+        """Return all our descendants, except those in `spare` and the descendants of these."""
         ours = [stat for stat in self._children.get(os.getpid(), ()) if stat.pid not in spare]
         return [stat for stat in self._with_descendants(ours, spare) if stat.alive]
 
@@ -163,10 +163,10 @@ class Descendants:
 def end_descendants(
     within: float, spare: Collection[int] = (), known: Container[tuple[int, int]] = ()
 ) -> tuple[list[Stat], list[tuple[int, int]]]:
-    """Kill everything that still descends from us. Return (what is left, what was reaped, as `reap` returns it).
+    """Kill all our descendants. Return (processes that are left, what was reaped, as `reap` returns it).
 
-    It ends when only `known` processes are left, or after `within` seconds. The children in `spare`, and what descends
-    from them, keep running.
+    It ends when only `known` processes are left, or after `within` seconds. The children in `spare`, and their
+    descendants, keep running.
     """
     descendants, pause, deadline = Descendants({}, lambda _: False), 0.002, time.monotonic() + within
     ended: list[tuple[int, int]] = []

@@ -19,7 +19,7 @@ _made: list[Path] = []  # folders that are removed when the launcher ends
 
 
 def with_run_folder(job: Job, environment: Mapping[str, str]) -> Job:
-    """Make the private run folder (mode 0700), or else a temporary one; ConfigError if a setting asked for it."""
+    """Make the private run folder (mode 0700), or else a temporary one. Raise ConfigError if a setting asked for it."""
     folder, asked = job.paths.run, job.settings.run_dir
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -101,7 +101,10 @@ def settled(job: Job, environment: MutableMapping[str, str]) -> tuple[Job, list[
 
 
 def place_for_others(run: Path, environment: Mapping[str, str]) -> str:
-    """Return the TMPDIR for programs, which search no further folders; "" if the present one or /tmp will do."""
+    """Return the TMPDIR that programs need; "" if the present one or /tmp will do.
+
+    Programs search no further folders by themselves.
+    """
     given = environment.get("TMPDIR")
     if is_writable(Path(given)) if given else _is_open(TEMPORARY[0]):
         return ""
@@ -130,7 +133,7 @@ def remove_secrets(paths: Paths) -> None:
 
 
 def _temporary(environment: Mapping[str, str]) -> str:
-    """Return the folder where a program finds a place for temporary files; "" if there is none."""
+    """Return the folder that a program would use for temporary files; "" if there is none."""
     given = [environment.get(name, "") for name in ("TMPDIR", "TEMP", "TMP")]
     return next((place for place in (*given, *TEMPORARY) if place and _is_open(place)), "")
 

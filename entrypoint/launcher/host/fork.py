@@ -1,7 +1,7 @@
-"""Run a helper program in a fork of the launcher, since a new Python would start and import again what we have.
+"""Run a helper program in a fork of the launcher, since a new Python would import again what we have.
 
-Only the first program runs so, while the launcher has no thread that could hold a lock. The program finds what it would
-find as a command: its environment, its input, the usual signal handlers, and Python's own `sys.path`.
+Only the first program runs so, while the launcher has no thread that could hold a lock. The program gets what it would
+get as a command: its environment, its input, the usual signal handlers, and Python's own `sys.path`.
 """
 
 import contextlib
@@ -70,9 +70,9 @@ def _become(env: dict[str, str], streams: tuple[int, int, int]) -> None:
 
 
 def path_of_python(path: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    """Return `sys.path` as a new Python in this environment has it, given one with other entries in front.
+    """Return `sys.path` as a new Python in this environment has it. `path`: one with other entries in front.
 
-    What PYTHONPATH names stands before Python's library, which begins with an archive that hardly ever exists.
+    The entries of PYTHONPATH stand before Python's library, whose first entry is an archive that hardly ever exists.
     """
     library = next(at for at, entry in enumerate(path) if Path(entry).name == _LIBRARY)
     given = env.get("PYTHONPATH", "")

@@ -1,4 +1,4 @@
-"""Own the parts of this machine: act on its processes, return what happened as events, with evidence of each end."""
+"""Own the parts of this machine: act on its processes, and return events, with evidence of each end."""
 
 import contextlib
 import json
@@ -84,10 +84,10 @@ class ThisHost:
     def next_events(
         self, until: float, awaited: Sequence[ProcessSpec], attempt: int | None, hold_ranks: bool
     ) -> list[tuple[Event, ...]]:
-        """Return what happened next and what follows from it. Each tuple holds events that came together.
+        """Return the next events, and those that follow from them. Each tuple holds events that came together.
 
-        `until`: when to return at the latest. `awaited`: processes that somebody waits for until they listen.
-        `attempt`: the one whose ranks may start now, if any. `hold_ranks`: mpirun must not see which ranks have ended.
+        `until`: when to return at the latest. `awaited`: processes whose ports others wait for. `attempt`: the attempt
+        whose ranks may start now, or None. `hold_ranks`: mpirun must not see which ranks have ended.
         """
         self._spawner.attempt, now = attempt, time.monotonic()
         # Those whose end was reported by an earlier call: only then is it known whether they must be held.
@@ -110,7 +110,10 @@ class ThisHost:
         return [*([came] if came else []), *((each,) for each in found)]
 
     def _events_of_end(self, spec: ProcessSpec, exit: Exit, killed: bool) -> list[Event]:
-        """Return an Ended event, after events for what comes with it. `killed`: we sent SIGKILL."""
+        """Return the events of an end: first its results, such as a public key, then Ended.
+
+        `killed`: we sent SIGKILL.
+        """
         before: list[Event] = []
         output = shortage = wrote = ""
         try:
@@ -133,7 +136,7 @@ class ThisHost:
         return [*before, events.Ended(name=spec.name, exit=exit, output=output, memory=shortage, wrote=wrote)]
 
     def _may_lack_memory(self, exit: Exit, output: str) -> bool:
-        """Return whether a process was killed, or a program or child of it: a pool's worker, a loader of data."""
+        """Return whether a process, or a child such as a pool's worker or a data loader, was killed."""
         if exit.clean or exit.code == 128 + signal.SIGKILL:
             return not exit.clean
         from entrypoint.launcher.outcome.native import lost_child  # here, since most jobs never need it
@@ -155,7 +158,7 @@ class ThisHost:
             return self.log.secret.mask(file.read(MOST_CHARS))[:most]
 
     def _note(self, event: Noticed) -> Event | None:
-        """Note what an event means for this host. Return it unless it means nothing to the policy."""
+        """Note what an event means for this host. Return the event, unless the policy does not need it."""
         match event:
             case ChildrenChanged():
                 for pid, wait_status in process.reap():
@@ -177,9 +180,9 @@ class ThisHost:
         return event
 
     def forget_ended(self, happened: Sequence[Event]) -> None:
-        """Forget processes of whose end, or of what is left of them, the policy gets to know now.
+        """Forget processes whose end, or what is left of them, is reported to the policy now.
 
-        One may have ended before it was terminated. Its descendants are reported before its own end.
+        A process may have ended before it was terminated. Its descendants are reported before its own end.
         """
         for event in happened:
             if isinstance(event, events.Ended | events.NotStarted | events.Survived):
@@ -214,7 +217,7 @@ class ThisHost:
         self.terminator.force(name)
 
     def sweep(self, keep: frozenset[str], within: float) -> None:
-        """End what an attempt has left, and forget what it has shown: it explains no later end."""
+        """End the processes that an attempt has left, and forget its symptoms, which would explain no later end."""
         self._is_dying = False
         self._meter.killed_since()
         with contextlib.suppress(OSError):
@@ -236,7 +239,7 @@ class ThisHost:
         self.record(ProcessLine(process=started.name, pid=started.pid, role=role, task=task))
 
     def look_for_dying(self, names: Iterable[str]) -> None:
-        """Put an event if processes have printed that they are about to end, or if none has any more."""
+        """Put an event if processes have printed that they are about to end, or if no such process is left."""
         from entrypoint.launcher.outcome.explain import dying
 
         seen = [(name, dying(self.log.tail(name))) for name in names]

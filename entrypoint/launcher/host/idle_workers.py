@@ -36,7 +36,7 @@ class Rest(State):
     _worked: float = 0.0
 
     def look(self, now: float, patience: float) -> float | None:
-        """Return for how many seconds it was seen only to serve, if that is as long as needed; None: it may work."""
+        """Return the seconds for which the process has only served, once they suffice; None while it may work."""
         stat = read_stat(self.pid)
         worked = stat.worked / _TICKS if stat else None
         elapsed = now - self._looked
@@ -73,7 +73,7 @@ class IdleWorkers:
         self._rests.pop(name, None)
 
     def look(self, now: float) -> list[Event]:
-        """Return the scripts that only serve, with the seconds for which each was seen to, if that has changed."""
+        """Return an event with the scripts that only serve, and for how many seconds, if that has changed."""
         self._look_at = now + LOOK_SECONDS
         seen = [(name, rest.look(now, self._patience)) for name, rest in self._rests.items()]
         before, self._found = self._found, tuple((name, seconds) for name, seconds in seen if seconds is not None)
@@ -92,7 +92,7 @@ def _alone_and_listening(pid: int, port: int) -> bool:
 
 
 def _in_join(pid: int) -> bool:
-    """Return whether the main thread waits for another's end, and every other thread for a thread or a message."""
+    """Return whether the main thread waits for the end of another, and all others for a thread or a message."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         calls = {task.name: read(task, "syscall").split() for task in Path(f"/proc/{pid}/task").iterdir()}
         tasks = set(calls)

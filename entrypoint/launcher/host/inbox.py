@@ -26,7 +26,7 @@ class ChildrenChanged(Value):
 
 
 class RankEnded(Value):
-    """Report a rank's end, of which this host makes Ended. mpirun does not know until `let_go` is called."""
+    """Report a rank's end, which this host turns into Ended. mpirun does not see the end until `let_go` is called."""
 
     name: str
     exit: Exit
@@ -56,7 +56,10 @@ class Inbox:
         self.put(Signalled(number=number))
 
     def end_waits_by_signals(self) -> None:
-        """Let every signal end a wait: one that came just before, or to another thread, would be noticed late."""
+        """Let every signal end a wait.
+
+        Otherwise one just before the wait, or to another thread, would be noticed late.
+        """
         if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < FEW:  # others need them more
             return
         reader, writer = os.pipe()

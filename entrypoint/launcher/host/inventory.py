@@ -1,4 +1,4 @@
-"""List what this host leaves in the folders that SageMaker packs, with limits on time, reading and length."""
+"""List the files of this host in the folders that SageMaker packs, with limits on time, reading and length."""
 
 import json
 import os
@@ -18,7 +18,7 @@ LISTS_BYTES = 1 << 22  # bytes of the lists of all hosts
 
 
 def take(tree: Tree, hosts: int) -> Artifacts:
-    """Return what lies below `tree` now, within the share of one of so many hosts."""
+    """Return what lies below `tree` now, within the limits of one of `hosts` hosts."""
     ours = {tree.records.name, tree.report.name, f".{tree.report.name}.new"}
     reader = _Reader(str(tree.base), time.monotonic() + SECONDS, ours)
     size = max(LIST[1], min(LIST[0], LISTS_BYTES // hosts)) // 2
@@ -74,7 +74,7 @@ class _Reader:
             self.saved = self.saved if is_version(self.saved) else folder
 
     def _digest(self, name: str, status: os.stat_result) -> str:
-        """Return a digest of the content: of both ends of a large file, of the target's name of a link."""
+        """Return a digest of the content: for a large file, of both its ends; for a link, of its target's name."""
         if self.left <= 0:
             return ""
         self.left -= min(status.st_size, 2 * END_BYTES)

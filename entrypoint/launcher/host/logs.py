@@ -1,7 +1,7 @@
-"""Write every line that reaches stdout: the launcher's own and those of its processes, whole and labelled.
+"""Write every line that reaches stdout: the launcher's lines and those of its processes, whole and labelled.
 
-One thread reads the pipes of all processes; the sink's thread writes. So nobody waits for the reader of our stdout,
-except the processes when too much waits to be written. Whole lines are written at a time, so lines of different
+One thread reads the pipes of all processes; the sink's thread writes. So nothing waits for the reader of our stdout,
+except the processes when too much output is unwritten. Whole lines are written at a time, so lines of different
 processes never mix; each pipe is read in order, so the lines of one process keep their order. A line without an end is
 shown after a moment as it is, and again as a whole when it has grown. Secrets are masked before anything is written or
 kept.
@@ -96,7 +96,7 @@ class Log:
         return self._open(process, f"{process} stdout"), self._open(process, f"{process} stderr")
 
     def tail(self, process: str) -> str:
-        """Return the last output of a process, after the beginning of its last traceback: some thousand characters."""
+        """Return some thousand characters: the beginning of a process's last traceback, and its last output."""
         with self._lock:
             lines = [bytes(pipe.unfinished) for pipe in self._pipes.values() if pipe.owner == process]
             # Masked before the cut: half a secret is not recognised.
@@ -116,7 +116,7 @@ class Log:
         self._sink.hand_over()
 
     def hold_up_no_more(self, process: str) -> None:
-        """Read what a process prints from now on, even if nobody reads our stdout and it is lost."""
+        """Read what a process prints from now on, even if nobody reads our stdout and the output is lost."""
         with self._lock:
             for pipe in self._pipes.values():
                 pipe.may_lose = pipe.may_lose or pipe.owner == process
@@ -167,7 +167,7 @@ class Log:
                 rested = time.monotonic()
 
     def _wait_for_space(self) -> None:
-        """Leave output in the pipes, which fill up; but read from processes that are to end."""
+        """Leave output in the pipes, which fill up; but read on from processes that are to end."""
         read = 0
         while self._sink.is_full:
             self._sink.wait_for_space(0 if read else _FULL_SECONDS)
@@ -229,10 +229,10 @@ class Log:
             self._grows = any(pipe.grown for pipe in self._pipes.values())
 
     def _show(self, pipe: _Pipe) -> None:
-        """Write a line that has no end yet, except for what may be the beginning of a secret.
+        """Write a line that has no end yet. Hold back the possible beginning of a secret.
 
-        What stands behind its last carriage return may still grow. Then it is shown again from its beginning, so that a
-        number in it is found whole. If it is long, what follows becomes a line of its own instead.
+        The text after its last carriage return may still grow. Then it is shown again from its beginning, so that a
+        number in it is found whole. If it is long, only the added text is shown, as a line of its own.
         """
         line = bytes(pipe.unfinished)
         new = _not_shown(line, pipe.shown)
@@ -273,12 +273,12 @@ class Log:
 
 
 def _not_shown(text: bytes, shown: int) -> bytes:
-    """Return what is still to be shown of a text whose beginning is in the log: all, if that line has grown."""
+    """Return the rest of a text whose beginning is in the log; the whole text if that line has grown."""
     over = _OVER.match(text, shown) if shown else None
     return text[over.end() :] if over else text
 
 
 def _open_character(text: bytes) -> int:
-    """Return how many bytes at the end are the beginning of a character."""
+    """Return how many bytes at the end belong to a character that is not complete."""
     end = text[-4:]
     return len(end) - codecs.utf_8_decode(end, "replace", False)[1]

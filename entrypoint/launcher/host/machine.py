@@ -45,7 +45,7 @@ class Machine(Value):
         return f"{self.cpus:g} CPU{'s' * (self.cpus != 1)}{quota}{gpus}"
 
     def part_of(self, spec: ProcessSpec, given: Mapping[str, str], allowed: int | None = None) -> dict[str, str]:
-        """Return the environment of a process for its part of this host. What is `given` stays as the user has it.
+        """Return the environment of a process for its part of this host. Variables in `given` keep the user's values.
 
         Nothing is set that the process would find by itself. `allowed`: CPUs of its own affinity mask, if mpirun has
         bound it to some.
@@ -88,7 +88,7 @@ def this_machine() -> Machine:
 
 
 def cpu_quota(process: Path = Path("/proc/self")) -> float | None:
-    """Return the CPUs' time that our control group and its ancestors may use; None if there is no limit."""
+    """Return the CPUs that our control group and its ancestors may use, as a number; None without a limit."""
     # "150000 100000", or in version 1 two files; "max" and -1 are no limit.
     names = ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us")
     found = [read(folder, *names).split() for group in groups("cpu", process) for folder in group]
@@ -123,7 +123,7 @@ def groups(controller: str, process: Path = Path("/proc/self")) -> Iterator[list
 
 
 def read(folder: Path, *names: str) -> str:
-    """Return the contents of these files. Each version has names of its own; the other's files are absent."""
+    """Return the contents of those of these files that exist: each version of control groups has its own names."""
     found = ""
     for name in names:
         with contextlib.suppress(OSError):
@@ -132,13 +132,13 @@ def read(folder: Path, *names: str) -> str:
 
 
 def most_processes() -> int | None:
-    """Return the least limit of processes and threads of our group and its ancestors; None if there is none."""
+    """Return the lowest limit of processes and threads in our group and its ancestors; None without a limit."""
     limits = [read(folder, "pids.max").strip() for group in groups("pids") for folder in group]
     return min((int(most) for most in limits if most.isdecimal()), default=None)  # "max" is no limit
 
 
 class Meter:
-    """Read our control group's counter of processes that the kernel killed; SIGKILL has many senders.
+    """Read our control group's counter of processes that the kernel killed, since SIGKILL may come from elsewhere, too.
 
     `oom_kill` is in memory.events, or in memory.oom_control of version 1 since Linux 4.13. Without it, nothing is ever
     reported.
@@ -150,7 +150,7 @@ class Meter:
         self._seen = _count(self._folder) or 0
 
     def killed_since(self) -> str:
-        """Return a line about what was killed since the last call; "" if nothing was, or there is no counter."""
+        """Return a line about processes killed since the last call; "" if there are none, or no counter."""
         new = (_count(self._folder) or 0) - self._seen
         if self._folder is None or new <= 0:
             return ""

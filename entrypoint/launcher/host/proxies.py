@@ -2,8 +2,8 @@
 
 A proxy of the job's environment leads out of a VPC. TensorFlow's gRPC would use it for other hosts, too, and wait for
 ever. gRPC reads its variables in small letters only, prefers `no_grpc_proxy`, and takes each entry as the end of a name
-or of an address (IPv6 without brackets), and `*` for a name. That of TensorFlow 2.14 takes blanks for a part of it and
-does not know networks, which that of 2.21 does. So the variables get whole names and addresses.
+or of an address (IPv6 without brackets), and `*` for a name. The gRPC of TensorFlow 2.14 takes blanks for a part of an
+entry and does not know networks; that of 2.21 does. So the variables get whole names and addresses.
 """
 
 import contextlib
@@ -60,7 +60,7 @@ def spared(environment: Mapping[str, str], more: Iterable[str]) -> dict[str, str
 
 
 def names_of(cluster: Cluster, environment: Mapping[str, str]) -> list[str]:
-    """Return what is known from the beginning: the hosts' names, and the places on this host."""
+    """Return the names known from the beginning: the hosts' names, the loopback, and AWS's services on this host."""
     hosts = [name for host in cluster.hosts for name in (host.name, host.address)]
     ours = [_host_in(environment.get(variable, "")) for variable in AWS_AT]
     return list(dict.fromkeys([*hosts, *LOOPBACK, *AWS, *filter(None, ours)]))

@@ -1,4 +1,4 @@
-"""Find programs that a plan needs beside Python and the user's code, and that the image lacks, before it starts."""
+"""Find, before the start, programs that a plan needs and the image lacks, beside Python and the user's code."""
 
 import contextlib
 import os

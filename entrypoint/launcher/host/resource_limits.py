@@ -45,7 +45,7 @@ def broken(error: Exception) -> Broken:
 
 
 def in_words(error: Exception) -> str:
-    """Return a fault of ours as text; if this host allows too little of something, with the limit."""
+    """Return a fault of ours as text. If this host allows too little of something, add the limit."""
     words, number = f"{type(error).__name__}: {error}", getattr(error, "errno", None)
     if why := refused(error):
         words += f"; {why}"
@@ -59,7 +59,7 @@ def in_words(error: Exception) -> str:
 
 
 def refused(error: Exception) -> str:
-    """Return why this container allows no threads, if that is why the error came; else ""."""
+    """Return why this container allows no threads, if the error came from that; else ""."""
     if not (isinstance(error, RuntimeError) and "start new thread" in str(error)):
         return ""
     import ctypes

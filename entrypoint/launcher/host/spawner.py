@@ -46,12 +46,12 @@ class Spawner:
         self._prepared, self._flags = found, found["flags"]
 
     def note_addresses(self, found: Iterable[str]) -> None:
-        """Note where the other hosts were reached: programs that start from now on use no proxy for these addresses."""
+        """Note the addresses at which other hosts were reached. Programs that start later use no proxy for them."""
         if self._job.settings.no_proxy == "hosts" and proxies.proxies_in(self._environment):
             self._environment.update(proxies.spared(self._environment, proxies.addresses_with(found)))
 
     def order(self, rank: int, attempt: int, cpus: int | None, place: tuple[int, ...]) -> dict[str, Any]:
-        """Return what a rank that mpirun has started on this host must run, as `ranks.Order` describes."""
+        """Return the order for a rank that mpirun has started on this host: what it must run (see `ranks.Order`)."""
         if attempt != self.attempt:
             return {"refused": f"attempt {attempt} is over"}
         if self._prepared is None:
@@ -84,7 +84,7 @@ class Spawner:
         return None
 
     def _command(self, spec: ProcessSpec) -> tuple[str, ...]:
-        """Return the plan's command; if the user's code is a package, with its module in place of the file."""
+        """Return the plan's command. If the user's code is a package, put its module in place of the file."""
         module = self._prepared and self._prepared["module"]
         return spec.program.argv(module) if spec.program and module else spec.argv
 

@@ -1,4 +1,4 @@
-"""Write output to a file descriptor that may be read slowly, or never. A thread waits for it in our place."""
+"""Write output to a file descriptor that may be read slowly, or never. A thread waits for the reader in our place."""
 
 import contextlib
 import os
@@ -53,7 +53,7 @@ class Sink:
         return self.waiting > 0 and time.monotonic() > self._moved + STALLED_SECONDS
 
     def put(self, text: bytes, reserve: int = 0) -> None:
-        """Write what is taken at once. The rest waits for `hand_over`."""
+        """Write what the reader takes at once. The rest waits for `hand_over`."""
         with self._lock:
             count: int | None = 0
             if not self._buffer:
@@ -79,7 +79,7 @@ class Sink:
                     self._write_until(time.monotonic() + (0.0 if self.is_stalled else ALONE_SECONDS))
 
     def wait_for_space(self, seconds: float, limit: int = LIMIT_BYTES) -> None:
-        """Wait for at most so many seconds until less than `limit` waits."""
+        """Wait until fewer than `limit` bytes are unwritten, for at most `seconds`."""
         with self._lock:
             self._emptied.wait_for(lambda: self.waiting < limit, seconds)
 
@@ -105,7 +105,10 @@ class Sink:
             self._write_until(None)
 
     def _write_until(self, until: float | None) -> None:
-        """Write what waits. Only one thread does this at a time: the sink's own, or who holds the lock without one."""
+        """Write what waits.
+
+        Only one thread does this at a time: the sink's own; without one, the thread that holds the lock.
+        """
         poll = select.poll()
         poll.register(self._fd, select.POLLOUT)
         left: float | None = None
@@ -123,7 +126,7 @@ class Sink:
                 self._emptied.notify_all()
 
     def _write(self, text: bytes | bytearray) -> int | None:
-        """Write once. Return how many bytes were taken, 0 if nobody takes any now; None if it is lost."""
+        """Write once. Return how many bytes were taken, 0 if the reader takes none now; None if the text is lost."""
         fd = self._fd if self._own is None else self._own
         try:
             if self._torn:

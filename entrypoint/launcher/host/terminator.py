@@ -45,7 +45,7 @@ class _Ending(State):
 
 
 class Terminator:
-    """End started processes of the plan. Only the loop may use it and both mappings, which `ThisHost` changes."""
+    """End started processes of the plan; for the loop only. `ThisHost` changes both mappings that it reads."""
 
     def __init__(
         self, processes: Mapping[str, Process], specs: Mapping[str, ProcessSpec], put: Callable[[Event], None]
@@ -65,7 +65,7 @@ class Terminator:
         return self._look_at if self._endings or self._sweeping_until is not None else inf
 
     def look_soon(self) -> None:
-        """Look soon: what has ended may have been the last process to wait for, or may have left others."""
+        """Check soon: what has ended may have been the last process to wait for, or may have left others."""
         self._look_at = 0.0
 
     def look(self) -> None:
@@ -92,16 +92,16 @@ class Terminator:
         return self._endings.setdefault(name, _Ending(process=self._processes[name], grace=grace))
 
     def forget(self, name: str) -> None:
-        """Forget a process that has ended, or whose rest is left behind. Its end may be reported now."""
+        """Forget a process that has ended, or whose last processes are given up. Its end may be reported now."""
         self._endings.pop(name, None)
 
     def left_others(self, name: str) -> bool:
-        """Return whether a process that is to end left others, which may still save: then it counts as running."""
+        """Return whether a process that is to end left others. These may still save, so it counts as running."""
         ending = self._endings.get(name)
         return ending is not None and any(stat.pid != self._processes[name].pid for stat in ending.living)
 
     def press(self) -> None:
-        """Look what is left of the processes that are to end, and signal those whose turn it is."""
+        """Check what is left of the processes that are to end, and signal those whose turn it is."""
         now = time.monotonic()
         if now < self.look_at:
             return
@@ -142,7 +142,7 @@ class Terminator:
         self._put(events.Survived(name=name, left=tuple(descendants.where_it_is(stat) for stat in left)))
 
     def sweep(self, keep: Collection[str], within: float) -> None:
-        """End what an attempt has left, so that no process reaches into the next attempt."""
+        """End the processes that an attempt has left, so that none reaches into the next attempt."""
         # A step still has work to do, with all that it has started; a daemon's descendants belong to the old attempt.
         pids = {name: self._processes[name].pid for name in keep if name in self._processes}
         self._spare = [pid for name, pid in pids.items() if self._specs[name].duty is Duty.STEP]
@@ -160,7 +160,7 @@ class Terminator:
         self._put(events.Swept(left=tuple(descendants.where_it_is(stat) for stat in left)))
 
     def end_the_rest(self, within: float, log: Callable[[str], None]) -> None:
-        """Kill what scripts left running, perhaps on purpose: it ends with the job. Log what is killed."""
+        """Kill processes that scripts left running, perhaps on purpose: they end with the job. Log what is killed."""
         self._descendants.look()
         names = [name for name in self._processes if self._is_users(name)]
         left = {

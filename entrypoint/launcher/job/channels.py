@@ -1,4 +1,4 @@
-"""Decide which records of which channel each process reads: groups of channels, the matrix, ENTRYPOINT_SHARDS.
+"""Decide which process reads which records of each channel: groups of channels, the matrix, ENTRYPOINT_SHARDS.
 
 Pure. All training processes of a host share a channel, or each has a channel of its own out of a group: channels called
 train, train-1, train-2 ..., as many as a host has training processes. Together they read every record once. A process
@@ -45,7 +45,7 @@ class Wrapper(StrEnum):
 
 
 class Channel(Value):
-    """Describe a channel as inputdataconfig.json does. The defaults replace what SageMaker's local mode leaves out."""
+    """Describe a channel as inputdataconfig.json does. The defaults stand for keys that local mode leaves out."""
 
     name: str
     mode: InputMode = InputMode.FILE
@@ -54,7 +54,7 @@ class Channel(Value):
 
 
 class Reader(Value):
-    """Hold a training process's place, which decides what it reads. `hosts`: how many have its local rank."""
+    """Hold a training process's place, which decides what it reads. `hosts`: how many hosts have its local rank."""
 
     size: int
     rank: int
@@ -85,7 +85,7 @@ class Source(Value):
 
     @property
     def shard_of(self) -> str:
-        """Return which number selects the shard: that of the "host", "local rank" or "rank", or "nothing"."""
+        """Return which number selects the shard: of the "host", the "local rank" or the "rank", or "nothing"."""
         sharded = self.channels[0].distribution is Distribution.SHARDED
         if self.own_data:
             return "nothing" if sharded else "host"
@@ -111,7 +111,7 @@ class Channels(Value):
     groups: tuple[tuple[str, ChannelGroup], ...] = ()  # (stem, or "" for all groups; what they hold)
 
     def shards(self, reader: Reader | None) -> dict[str, dict[str, Any]]:
-        """Return what a process reads, by source. One that does not train reads each channel from start to end."""
+        """Return what a process reads, by source. A process that does not train reads each channel completely."""
         if reader is None:
             parts = {channel.name: (channel, 1, 0) for channel in self.all}
         else:
@@ -190,7 +190,7 @@ def _occurrences(values: Sequence[Any]) -> list[int]:
 
 @cache
 def sources(channels: Channels, most: int) -> tuple[Source, ...]:
-    """Return the groups and the single channels, sorted by name; `most` training processes run on a host."""
+    """Return the groups and the single channels, sorted by name. `most`: the training processes of a host."""
     kinds = dict(channels.groups)
     families: dict[str, list[tuple[int, Channel]]] = defaultdict(list)
     for channel in channels.all:
@@ -217,7 +217,7 @@ def stem_of(name: str) -> tuple[str, int]:
 
 
 def _without_gaps(numbers: list[int]) -> bool:
-    """Return whether numbers count up from the start of a group, rather than naming two years.
+    """Return whether numbers count up from the start of a group. Two years, such as 2023 and 2024, do not.
 
     Groups are train, train-1, ... or train, train-2, ... or train-0, train-1, ... or train-1, train-2, ...
     """

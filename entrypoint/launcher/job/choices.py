@@ -1,4 +1,4 @@
-"""Enumerate the words of those settings that are one of a few words."""
+"""Enumerate the words of settings that take one of a few words."""
 
 from entrypoint.base.python310 import StrEnum
 
@@ -17,14 +17,14 @@ class Mode(StrEnum):
 
 
 class PsProgram(StrEnum):
-    """Name what runs as a worker, or as a parameter server."""
+    """Name the program that runs as a worker, or as a parameter server."""
 
     SCRIPT = "script"
     SERVER = "server"
 
 
 class WorkerEnd(StrEnum):
-    """Name when a script is over: when it ends itself, or when the chief has ended, since it only serves others."""
+    """Name when a worker is over: at the end of its script; or at the chief's, if the script only serves."""
 
     AUTO = "auto"  # its process shows whether it only lets TensorFlow serve, and so never ends by itself
     OWN = "own"

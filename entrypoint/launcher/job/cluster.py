@@ -1,4 +1,4 @@
-"""Hold the hosts of the job in rank order, the part of each, and which one this host is."""
+"""Hold the hosts of the job in rank order, with the part of each host, and which of them this host is."""
 
 import ipaddress
 from functools import cached_property
@@ -8,7 +8,7 @@ from entrypoint.base.values import Value
 
 
 class Part(StrEnum):
-    """Name what a host does in the job, in rank order. All hosts train, unless instance groups differ."""
+    """Name what a host does in the job, in rank order. All hosts train, unless instance groups have other parts."""
 
     TRAINS = "trains"  # runs scripts, workers or ranks; also parameter servers, if no host SERVES
     SERVES = "serves"  # runs parameter servers only
@@ -18,9 +18,9 @@ class Part(StrEnum):
 class Host(Value):
     """Hold one host of the job.
 
-    `address` is what others connect to: its name, unless hosts are simulated on one machine.
-    `ports_from` is added to every port of the host, for the same case: TensorFlow's servers listen on
-    all addresses, so hosts that share a machine cannot share a port.
+    `address` is what others connect to: its name, unless hosts are simulated on one machine. `ports_from` is added to
+    every port of a simulated host: TensorFlow's servers listen on all addresses, so hosts that share a machine cannot
+    share a port.
     """
 
     name: str

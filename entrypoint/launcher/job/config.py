@@ -169,7 +169,7 @@ def _evaluator(settings: Settings, mode: Mode, cluster: Cluster) -> str:
 
 
 def this_host(base: Path) -> str | None:
-    """Return the name of this host, if the files can be read; for messages about files that cannot."""
+    """Return the name of this host, if the files can be read. Messages about files that cannot be read need it."""
     try:
         name = files.read_object(Tree(base=base).config / "resourceconfig.json").get("current_host")
     except ConfigError:
@@ -185,7 +185,7 @@ def _parsed(hyperparameters: dict[str, Any], key: str, parse: Callable[[str], _K
 
 
 def _training_groups(mode: Mode, hyperparameters: dict[str, Any]) -> tuple[str, ...]:
-    """Return the names of the groups that the distribution is for; () if there is none, or it is for all."""
+    """Return the groups that the distribution is for; () without a distribution, or if it is for all groups."""
     key = params.DISTRIBUTION_INSTANCE_GROUPS
     is_given = hyperparameters.get(key) not in (*NOT_GIVEN, [])
     names = _parsed(hyperparameters, key, group_names) if is_given else ()
@@ -202,7 +202,7 @@ def _serving_groups(mode: Mode, settings: Settings) -> tuple[str, ...]:
 def _cluster(
     resources: dict[str, Any], names: Sequence[str], found: Mapping[str, Part], settings: Settings, here: bool
 ) -> Cluster:
-    """Return all hosts in rank order. `found` gives the part of each host, where not all train."""
+    """Return all hosts in rank order. `found`: the part of each host, if some hosts do not train."""
     order = list(Part)
     ordered = sorted(names, key=lambda name: (order.index(found.get(name, Part.TRAINS)), name))
     addresses = dict(settings.host_addresses)
@@ -238,7 +238,7 @@ def _smdistributed(hyperparameters: dict[str, Any]) -> bool:
 
 
 def _mode(settings: Settings, hyperparameters: dict[str, Any], smdistributed: bool) -> tuple[Mode, bool]:
-    """Return (mode, whether it was asked for by name): from our setting, else from the switches of SageMaker's SDK."""
+    """Return (mode, whether it was set by name): from our setting, else from the switches of SageMaker's SDK."""
     switches = {**SWITCHES, Mode.MPI: SMDDP_ENABLED} if smdistributed else SWITCHES
     asked: dict[Mode, str] = {} if settings.mode is Mode.AUTO else {settings.mode: f"ENTRYPOINT_MODE={settings.mode}"}
     for mode, key in switches.items():
@@ -250,7 +250,7 @@ def _mode(settings: Settings, hyperparameters: dict[str, Any], smdistributed: bo
 
 
 def _processes_per_host(mode: Mode, settings: Settings, hyperparameters: dict[str, Any], gpus: int | None) -> int:
-    """Return our setting; for mpi, else the SDK's hyperparameter; for mpi and jax, else the GPUs of a host; else 1."""
+    """Return our setting. Without it: for mpi the SDK's hyperparameter, for mpi and jax the GPUs of a host, else 1."""
     if settings.processes_per_host:
         return settings.processes_per_host
     if mode not in (Mode.MPI, Mode.JAX):

@@ -1,4 +1,4 @@
-"""Read SageMaker's config files, the user's program and mpirun options; check what JSON, hosts and Linux take.
+"""Read SageMaker's config files, the user's program and mpirun options; check them against JSON's and Linux's limits.
 
 Linux limits the arguments and the environment of a program that it starts (execve(2)).
 """
@@ -172,7 +172,7 @@ def read_mpi_options(hyperparameters: dict[str, Any], key: str) -> tuple[str, ..
 
 
 def _check_argument(word: str, where: str, longer: str = "") -> None:
-    """Raise ConfigError if Linux starts no program with this argument."""
+    """Raise ConfigError if Linux would start no program with this argument, since it is too long."""
     check_word(word, where)
     size = len(os.fsencode(word))
     if size > STRING:
@@ -183,7 +183,7 @@ def _check_argument(word: str, where: str, longer: str = "") -> None:
 
 
 def _check_all(arguments: Sequence[str], users: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """Raise ConfigError if Linux starts no program with all of these. Each hyperparameter is passed twice."""
+    """Raise ConfigError if all of these are too long for Linux to start a program. Hyperparameters are passed twice."""
     entries = [f"SM_HP_{key}={arguments[2 * at + 1]}" for at, key in enumerate(sorted(users))]
     entries = [entry for entry in entries if len(os.fsencode(entry)) <= STRING]  # variables.py leaves out longer ones
     texts = [*arguments, *entries, *(f"{key}={value}" for key, value in environment.items())]

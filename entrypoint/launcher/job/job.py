@@ -1,4 +1,4 @@
-"""Hold the job as a finished value: what the user asked for. Later steps read no file and no variable."""
+"""Hold the job as the user described it. Later steps read no file and no variable."""
 
 from functools import cached_property
 from pathlib import Path
@@ -45,7 +45,7 @@ class Tree(Value):
 
     @property
     def data(self) -> Path:
-        """Return the folder for what is kept beside the model."""
+        """Return the folder for files that are kept beside the model."""
         return self.output / "data"
 
     def evidence(self, host: str) -> Path:

@@ -1,4 +1,4 @@
-"""Share names and encodings with SageMaker's SDKs and sagemaker-training, and select what the user's script gets.
+"""Share names and encodings with SageMaker's SDKs and sagemaker-training, and select the script's hyperparameters.
 
 They equal those of sagemaker-training 4.9.0 and 5.1.4, as test_parity.py checks. That library needs a C compiler.
 """

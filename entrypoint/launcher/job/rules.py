@@ -8,7 +8,7 @@ from entrypoint.base.errors import did_you_mean
 
 
 class Rule(NamedTuple):
-    """Hold one threshold. When its rule reports something is described in docs/report.md."""
+    """Hold one threshold. docs/report.md describes when its rule reports something."""
 
     default: float
     most: float = 1  # the largest value that makes sense; the least is 0

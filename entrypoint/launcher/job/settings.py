@@ -1,7 +1,7 @@
 """Define the launcher's own settings: few, typed, read once.
 
 Each is an environment variable ENTRYPOINT_<NAME> or a hyperparameter sagemaker_entrypoint_<name>; the environment wins.
-settings.md has what they mean, as `entrypoint settings` prints it, and docs/settings.md.
+settings.md explains them; `entrypoint settings` and docs/settings.md show it.
 """
 
 import ast
@@ -162,8 +162,8 @@ def _addresses(text: str) -> tuple[tuple[str, str], ...] | None:
 class Setting(Default):
     """Hold how a setting is read.
 
-    `fixed`: a constant for users, which our tests change, as facts of a machine, by a variable that is on no page.
-    `machine`: as that; it may also differ between hosts.
+    `fixed`: a constant for users, which stands on no page. Our tests change it by its variable. `machine`: like
+    `fixed`, and it may differ between hosts.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ _setting: Any = Setting  # as a field's default, which has the field's type
 
 
 def _word(default: _Word, *others: _Word, fixed: bool = False) -> Any:
-    """Return the Setting of a word: `default`, or one of `others` (without `others`, any word of its enum)."""
+    """Return the Setting of a word: `default` or one of `others`. Without `others`, take any word of the enum."""
     words = (default, *(others or (word for word in type(default) if word is not default)))
 
     def parse(text: str) -> _Word:
@@ -253,11 +253,11 @@ class Settings(Value):
 
     @property
     def stop_early_seconds(self) -> float:
-        """Return how long before the maximum runtime the job is stopped: scripts save, and the hosts end."""
+        """Return how many seconds before the maximum runtime the job is stopped, so that scripts save and hosts end."""
         return self.stop_grace + END_SECONDS
 
     def paced(self, hosts: int) -> "Settings":
-        """Return the settings for so many hosts: a coordinator reads at most `HEARTBEATS` heartbeats a second."""
+        """Return the settings for `hosts` hosts: a coordinator reads at most `HEARTBEATS` heartbeats a second."""
         heartbeat = max(self.heartbeat, hosts / HEARTBEATS)
         patience = self.peer_timeout if heartbeat == self.heartbeat else max(self.peer_timeout, 3 * heartbeat)
         return replace(self, heartbeat=heartbeat, peer_timeout=patience)
@@ -301,7 +301,7 @@ def read_settings(
 
 
 def of_programs(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for other programs: without the token, with which each could act as the launcher."""
+    """Return the environment for other programs: without the token, with which a program could act as the launcher."""
     return {name: value for name, value in environment.items() if name != TOKEN}
 
 

@@ -78,7 +78,7 @@ class Explanation(NamedTuple):
 def explain(exit: Exit, output: str, wrote: str = "", arguments: Sequence[str] = ()) -> Explanation:
     """Explain the end of a program from its last output, or from what it wrote to the failure file itself.
 
-    A program that refuses its `arguments`, in which secrets are masked, may not say which it was given.
+    `arguments`, in which secrets are masked: a program that refuses them may not print which ones it got.
     """
     printed = PrintedOutput(_readable(output), arguments)
     reason = next(found for find in ENDINGS if (found := find(exit, printed)))
@@ -90,7 +90,7 @@ def explain(exit: Exit, output: str, wrote: str = "", arguments: Sequence[str] =
 
 
 def dying(output: str) -> Explanation | None:
-    """Explain why a program that still runs is about to end: its last output is an exception that left it.
+    """Explain why a program that still runs is about to end: its last output is an uncaught exception.
 
     Other processes may fail before this one has ended: Horovod and TensorFlow close connections while Python unwinds.
     """
@@ -102,7 +102,7 @@ def dying(output: str) -> Explanation | None:
 
 
 def explain_mpirun(output: str) -> Explanation:
-    """Explain mpirun's end, mostly as a symptom of a rank. mpirun prints what is wrong, then what can be done."""
+    """Explain mpirun's end, mostly as a symptom of a rank. mpirun prints the fault first, then a remedy."""
     lines = [line for line in _readable(output) if not _OF_NO_CONSEQUENCE.search(line)]
     meaningful = [line if not _BESIDE.search(line) else "" for line in lines]
     if not any(map(has_words, meaningful)):
@@ -128,7 +128,7 @@ def _with_meaning(error: str, lines: Sequence[str]) -> str:
 
 
 def _exception(exit: Exit, printed: PrintedOutput) -> Reason | None:
-    """Find the exception that left the program, with what it came of in other threads, processes and programs."""
+    """Find the exception that left the program, with its causes in other threads, processes and programs."""
     chain = that_ended_it(exit, printed)
     if not chain:
         return None
@@ -145,7 +145,7 @@ def _exception(exit: Exit, printed: PrintedOutput) -> Reason | None:
 
 
 def _mpirun(exit: Exit, printed: PrintedOutput) -> Reason | None:
-    """Find the error of an mpirun that a script called; what a rank's failure makes it print counts last."""
+    """Find the error of an mpirun that a script called; lines that follow from a rank's failure count last."""
     if exit.signal is not None:
         return None
     lines, meaningful = printed.lines, printed.meaningful
@@ -156,7 +156,7 @@ def _mpirun(exit: Exit, printed: PrintedOutput) -> Reason | None:
 
 
 def _signal(exit: Exit, printed: PrintedOutput) -> Reason | None:
-    """Find what was printed before the signal that killed the program, or a program that it ran."""
+    """Find the last message before the signal that killed the program, or a program that it ran."""
     number = exit.killed_by
     if number is None:
         return None
@@ -201,7 +201,7 @@ def _refusal(exit: Exit, printed: PrintedOutput) -> Reason | None:
 
 
 def _last_line(exit: Exit, printed: PrintedOutput) -> Reason:
-    """Find what `sys.exit("text")` prints, or a program that ends itself.
+    """Find the last text of a program that ends itself, as by `sys.exit("text")`.
 
     The text may have several lines. Only indented lines, and lines that lead on to the next, show where it begins.
     """
@@ -240,7 +240,10 @@ ENDINGS: tuple[Callable[[Exit, PrintedOutput], Reason | None], ...] = (
 
 
 def _of_chain(chain: Chain) -> Reason:
-    """Explain an exception that left a program; if it is a symptom, the last one before it that is none."""
+    """Explain an exception that left a program.
+
+    If it is a symptom, explain the last exception before it that is none.
+    """
     own = [raised for raised in chain if raised.link is not Link.MEMBER]
     members = chain[chain.index(own[-1]) + 1 :] if own else chain
     if members:
@@ -314,7 +317,7 @@ def _details(raised: Raised) -> str:
 
 
 def _first_of(arguments: Sequence[str]) -> str:
-    """Return the first arguments, each whole: half of a secret would not be recognised and masked later."""
+    """Return the first arguments, each as a whole: half a secret would not be recognised and masked later."""
     shown: list[str] = []
     for word in arguments:
         if sum(map(len, shown)) + len(shown) + len(word) > ARGUMENTS_CHARS:

@@ -103,7 +103,7 @@ def _frames(box: Box) -> Iterator[str]:
 
 
 def _joined(lines: Sequence[str], at: int, width: int) -> tuple[str, int]:
-    """Return an exception's line, which Rich breaks at the width of its box, and the index of the line behind."""
+    """Return an exception's line, which Rich breaks at its box's width, and the index of the next line."""
     text = lines[at]
     last, at = text, at + 1
     while at < len(lines) and (word := lines[at].partition(" ")[0]) and len(last) + 1 + len(word) > width:

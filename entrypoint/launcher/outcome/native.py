@@ -1,4 +1,4 @@
-"""Find what C libraries, interpreters and Open MPI print before a crash; explain errors that show no reason. Pure."""
+"""Find the messages of C libraries, interpreters and Open MPI before a crash; explain errors without a reason. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -99,7 +99,7 @@ class Reason(NamedTuple):
     end: int | None = None  # index behind its last line, if other output follows
 
     def then(self, error: str) -> str:
-        """Return the error with a symptom that came of it."""
+        """Return the error, followed by the symptom that it led to."""
         return f"{clip(self.error, 250)}{THEN}{clip(error, 100)})"
 
 
@@ -133,7 +133,7 @@ def fatal(lines: Sequence[str], after: int | None = None) -> Reason | None:
 
 
 def complaint(lines: Sequence[str]) -> str:
-    """Return the last line before a crash that reports an error of the program itself; "" if none does.
+    """Return the last line before a crash that reports an error of the program itself; "" without such a line.
 
     A line without a level, such as "no checkpoint was found", only counts directly before the crash.
     """
@@ -146,7 +146,7 @@ def complaint(lines: Sequence[str]) -> str:
 
 
 def is_severe(line: str) -> bool:
-    """Return whether a program has logged a line as an error, and TensorFlow does not do so at each start."""
+    """Return whether a program has logged a line as an error; lines that TensorFlow logs at each start do not count."""
     return bool(SEVERE.search(line)) and not _ALWAYS.search(line)
 
 
@@ -156,7 +156,7 @@ def lost_child(output: str) -> bool:
 
 
 def still_worked(lines: Sequence[str]) -> bool:
-    """Return whether Python functions were still running when the program crashed; else the interpreter was ending."""
+    """Return whether Python functions were still running when the program crashed; else the interpreter was exiting."""
     start = next((n for n in range(len(lines) - 1, -1, -1) if lines[n].startswith("Fatal Python error: ")), None)
     if start is None or any(_AT_EXIT.match(line) for line in lines[start : start + 5]):
         return False
@@ -189,7 +189,7 @@ def meaning(error: str, lines: Sequence[str]) -> str:
 
 
 def _exhausted(lines: Sequence[str]) -> str:
-    """Return which GPU's memory is exhausted, as the allocator reports it; "" if it was no GPU's."""
+    """Return which GPU's memory is exhausted, as the allocator reports it; "" if no GPU's is."""
     on_gpus = [found for line in lines if _ON_GPU.search(line) and (found := _GPU.search(line))]
     if not on_gpus:
         return ""

@@ -54,7 +54,7 @@ class Exit(Value):
 
 
 class Confidence(StrEnum):
-    """Rate how sure it is that a failure came first and is no symptom of another."""
+    """Rate how sure it is that a failure came first, and is no symptom of another failure."""
 
     HIGH = "high"
     LOW = "low"
@@ -79,7 +79,7 @@ class Cause(Value):
         return blamed(self.host, self.process, self.what, self.error)
 
     def with_texts(self, change: Callable[[str], str]) -> "Cause":
-        """Return the same with each of its texts changed, for example masked."""
+        """Return a copy with each text changed, for example masked."""
         return replace(self, what=change(self.what), error=change(self.error), details=change(self.details))
 
 
@@ -114,7 +114,7 @@ class Outcome(Value):
         return text
 
     def with_texts(self, change: Callable[[str], str]) -> "Outcome":
-        """Return the same with each text of its cause changed."""
+        """Return a copy with each text of its cause changed."""
         return self if self.cause is None else replace(self, cause=self.cause.with_texts(change))
 
 

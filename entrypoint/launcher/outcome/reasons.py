@@ -1,8 +1,8 @@
-"""Find what ended a program, among all that it printed: an exception that left it, or arguments that it refused. Pure.
+"""Find why a program ended, in its output: an exception that left it, or arguments that it refused. Pure.
 
 Python prints an uncaught exception with frames from the program's first line on, and then runs what was registered for
-the end. So that exception is the reason, even if other lines and exceptions follow. Of a refusal, the line with the
-reason stands among usage and hints.
+the end. So that exception is the reason, even if other lines and exceptions follow. When a program refuses its
+arguments, the line with the reason stands among usage and hints.
 """
 
 import re
@@ -66,7 +66,7 @@ class PrintedOutput:
         return self.chains[-1]
 
     def lines_after(self, chain: Chain) -> float:
-        """Return how many lines that may matter follow an exception; infinity if output is missing there."""
+        """Return how many lines follow an exception and may matter; infinity if output is missing there."""
         rest = self.meaningful[chain[-1].last + 1 :]
         if cut := GAP in rest:
             at = rest.index(GAP)
@@ -102,7 +102,7 @@ def that_ended_it(exit: Exit, printed: PrintedOutput) -> Chain | None:
 
 
 def printed_before(exit: Exit, printed: PrintedOutput) -> str:
-    """Return the exception after which a program printed its last lines and ended as Python does after one."""
+    """Return the exception after which a program printed more lines, if it ended as Python does after one."""
     if exit.code not in AFTER_ONE or not printed.last:
         return ""
     raised = came_out(printed.last)
@@ -140,7 +140,7 @@ def of_child(chains: Sequence[Chain], chain: Chain) -> Raised | None:
 
 
 def said_by_child(chain: Chain, meaningful: Sequence[str]) -> str:
-    """Return the line before an exception about a failed child, which that child may have printed."""
+    """Return the line before an exception about a failed child: the child may have printed it."""
     if len(chain) > 1 or chain[0].name.rpartition(".")[2] not in _OF_CHILDREN:
         return ""
     before = [line for line in meaningful[max(0, chain[0].first - 3) : chain[0].first] if has_words(line)]
@@ -149,7 +149,7 @@ def said_by_child(chain: Chain, meaningful: Sequence[str]) -> str:
 
 
 def _went_on(exit: Exit, chain: Chain, printed: PrintedOutput) -> bool:
-    """Return whether the program, or the shell that ran it, went on after an exception and ended for another reason."""
+    """Return whether the program, or its shell, went on after an exception and ended for another reason."""
     rest = printed.lines[chain[-1].last + 1 :]
     if printed.lines_after(chain) == float("inf"):
         return True
@@ -169,7 +169,7 @@ def _inside(printed: PrintedOutput, at: int) -> int:
 
 
 def _with_child(chains: Sequence[Chain], at: int) -> Chain:
-    """Return a chain. If it is about a failed child program, put the exception of that program before it."""
+    """Return a chain. If it reports a failed child program, put that program's exception before it."""
     chain = chains[at]
     if at and len(chain) == 1 and chain[0].name.rpartition(".")[2] in _OF_CHILDREN:
         before = chains[at - 1]
@@ -196,7 +196,7 @@ def _end_of_logging(lines: Sequence[str], at: int) -> int:
 
 
 def refusal(lines: Sequence[str], code: int) -> str:
-    """Return why a program did not take its arguments; "" if it did not end because of that."""
+    """Return why a program refused its arguments; "" if it ended for another reason."""
     lines = lines[-REFUSAL_LINES:]
     meaningful = without_goodbyes(lines)
     for find in (_of_absl, _of_usage, _of_box):
@@ -215,7 +215,7 @@ def _of_absl(lines: Sequence[str], _: int) -> Found | None:
 
 
 def _of_usage(lines: Sequence[str], code: int) -> Found | None:
-    """Find an error beside a usage. Most programs print the usage first; Fire and others print the error first."""
+    """Find an error beside a usage text. Most programs print the usage first; Fire and others print the error first."""
     usage = _last(lines, _USAGE)
     if usage is None:
         return None
@@ -255,7 +255,7 @@ def _of_hydra(lines: Sequence[str]) -> str:
 
 
 def _whole(lines: Sequence[str], start: int) -> Found:
-    """Return a message of one or more lines: a line leads on to the next, or the next is indented."""
+    """Return a message of one or more lines: it goes on if a line leads on to the next, or the next is indented."""
     end = start
     while end + 1 < len(lines) and (_MORE.match(lines[end + 1]) or (lines[end].endswith(_STEPS) and lines[end + 1])):
         end += 1

@@ -1,4 +1,4 @@
-"""Write the Outcome into the failure file, or the marker of a success. Nothing else writes either."""
+"""Write the Outcome into the failure file, or mark the success. No other module writes either."""
 
 import contextlib
 from pathlib import Path
@@ -31,7 +31,7 @@ def write_failure(path: Path, outcome: Outcome, secret: secrets.Secrets = secret
 
 
 def write_success(path: Path, outcome: Outcome) -> str:
-    """Write the marker of a success, as sagemaker-training does. Return the error to log: it fails no job."""
+    """Write the marker of a success, as sagemaker-training does. Return an error to log, since it must fail no job."""
     if outcome.kind is Kind.SUCCEEDED:
         try:
             path.touch()
@@ -41,7 +41,7 @@ def write_success(path: Path, outcome: Outcome) -> str:
 
 
 def write_evidence(path: Path, text: str, secret: secrets.Secrets = secrets.NONE) -> str:
-    """Write what an exit shows besides its cause. Return the error to log, if any."""
+    """Write the evidence of an end besides its cause. Return the error to log, if any."""
     return _write(path, secret.mask(text))
 
 

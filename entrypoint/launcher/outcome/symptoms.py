@@ -1,4 +1,4 @@
-"""Recognise what programs print because another one has failed, or whenever they end, whatever the reason. Pure.
+"""Recognise lines that programs print because another one has failed, or at every end. Pure.
 
 A symptom is no proof: a first error may be a ConnectionError, too, for example to a database. A cause that reads like a
 symptom waits for a better one, and is reported if none comes.
@@ -98,7 +98,7 @@ _RULE = re.compile(r"^-{60,}$")
 
 
 def reads_like_symptom(name: str, message: str) -> bool:
-    """Return whether programs raise this exception when another program fails. Without a name, `message` is a text."""
+    """Return whether an exception is of a kind that programs raise when another program fails. `name` may be ""."""
     if _OWN.search(message) or out_of_step(message):
         return False
     by_name = _NAMES.fullmatch(name.rpartition(".")[2]) if name else _NAMES_IN_TEXT.search(message)
@@ -106,13 +106,13 @@ def reads_like_symptom(name: str, message: str) -> bool:
 
 
 def peer_ended(error: str, details: str = "") -> bool:
-    """Return whether a framework says in its error, or below it, that another process of the job has ended."""
+    """Return whether a framework's error, or the text below it, reports that another process of the job has ended."""
     below = [line for line in details.splitlines() if not MILD.search(line)]
     return bool(_PEER_ENDED.search("\n".join([error.partition(THEN)[0], *below])))
 
 
 def out_of_step(error: str) -> bool:
-    """Return whether a framework says in its error that processes of the job run different operations."""
+    """Return whether a framework's error reports that processes of the job run different operations."""
     return bool(_OUT_OF_STEP.search(error))
 
 
@@ -123,7 +123,7 @@ def lost_contact(error: str) -> bool:
 
 
 class Banner(NamedTuple):
-    """Hold what Open MPI prints between two rules, which belong to it."""
+    """Hold a message of Open MPI, with the two rules around it."""
 
     first: int
     last: int
@@ -132,7 +132,7 @@ class Banner(NamedTuple):
 
 
 def without_goodbyes(lines: Sequence[str]) -> list[str]:
-    """Return as many lines as given, with "" for each that only reports an end."""
+    """Return the lines, with "" in place of each line that only reports an end."""
     kept, belongs = list(lines), False
     for number, line in enumerate(lines):
         # An indented line belongs to the one before it.

@@ -108,7 +108,7 @@ class Raised(Value):
 
 
 def tracebacks(lines: Sequence[str]) -> list[tuple[Raised, ...]]:
-    """Return the chains of exceptions in the order of the output. The last of a chain is the one that came out."""
+    """Return the chains of exceptions in the order of the output. The last one of a chain left the program."""
     lines = _plain(lines)
     first = next((number for number, line in enumerate(lines) if _HEADER.match(line) or _FRAME.match(line)), None)
     heads = [number for number in range(len(lines)) if _is_head(lines, number, number == first)]
@@ -208,7 +208,7 @@ def _is_of_program(lines: list[str], head: int, frame: str) -> bool:
 
 
 def _line_of_exception(lines: list[str], head: int, until: int) -> int | None:
-    """Return the index of the line with the exception, after the last frame: the first sure one, else a likely one."""
+    """Return the index of the exception's line after the last frame: the first sure one, else a likely one."""
     if _MEMBER.match(lines[head]):  # without a traceback
         return head + 1 if head + 1 < until and _NAMED.match(lines[head + 1]) else None
     framed, maybe = False, None
@@ -225,12 +225,12 @@ def _line_of_exception(lines: list[str], head: int, until: int) -> int | None:
 
 
 def _continues(line: str) -> bool:
-    """Return whether a line after an exception's line belongs to its message, as far as its form shows."""
+    """Return whether a line after an exception's line belongs to its message, judged by its form."""
     return line[:1] in ("", " ", "\t") or line.startswith(("Detected at node", "Node: ")) or bool(NOISE.match(line))
 
 
 def _closing(message: str, lines: list[str], last: int, until: int) -> tuple[int, str] | None:
-    """Return (index, rest) of the line that closes the brackets that a message's first line opens, or None.
+    """Return (index, rest) of the line that closes the brackets opened in a message's first line, or None.
 
     `Attempt to convert a value (PerReplica:{`, hundreds of lines of numbers, `}) with an unsupported type (...)`.
     """
@@ -249,7 +249,7 @@ def _closing(message: str, lines: list[str], last: int, until: int) -> tuple[int
 
 
 def _close(text: str, still_open: list[str]) -> str:
-    """Note which brackets a text opens and closes; return what stands behind the last one that it closes."""
+    """Note which brackets a text opens and closes. Return the text behind the last bracket that it closes."""
     for at, character in enumerate(text):
         if character in _CLOSING:
             still_open.append(_CLOSING[character])
@@ -299,7 +299,7 @@ def _in_one_line(name: str, message: str, lines: list[str], at: int, until: int)
 
 
 def announced(lines: Sequence[str]) -> str:
-    """Return the reason in an error text of TensorFlow that the program has printed itself; "" if there is none."""
+    """Return the reason in an error text of TensorFlow that the program has printed itself; "" without one."""
     at = next((number for number in range(len(lines) - 1, -1, -1) if _PRINTED.search(lines[number])), None)
     return "" if at is None else _in_one_line("", _PRINTED.findall(lines[at])[-1], [*lines], at, len(lines))[1]
 

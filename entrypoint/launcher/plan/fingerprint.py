@@ -1,4 +1,4 @@
-"""Compute what must be the same on every host, as short texts. The prepare step adds code and versions."""
+"""Compute, as short texts, what must be equal on all hosts. The prepare step adds code and versions."""
 
 from entrypoint import __version__
 from entrypoint.base.errors import clip

@@ -1,8 +1,8 @@
-"""Define the plan: which processes run on which host, with what, after what. Types only; nothing here runs.
+"""Define the plan: the processes of each host, their commands, and their order. Types only; nothing here runs.
 
-Every host computes the same plan from the same job and takes its own rows. The ways of distributing differ in data of
-the plan, such as whose end decides and what must be ready first. So the supervisor knows nothing of TensorFlow, and
-little of mpirun (docs/decisions.md).
+Every host computes the same plan from the same job and takes its own rows. The ways of distributing differ only in data
+of the plan, such as which processes decide the job's end and which must be ready first. So the supervisor knows nothing
+of TensorFlow, and little of mpirun (docs/decisions.md).
 """
 
 from collections.abc import Collection
@@ -88,8 +88,8 @@ class Flag(StrEnum):
 class Need(Value):
     """Name a process that must be ready first, on one host or on all of them.
 
-    With `only_if`, the need counts only if the prepare step found that flag. With `at_most`, it is dropped after so
-    many seconds: better an early start than none.
+    With `only_if`, the need counts only if the prepare step found that flag. With `at_most`, it is dropped after that
+    many seconds: an early start is better than none.
     """
 
     host: str
@@ -163,23 +163,23 @@ class ProcessSpec(Value):
         return self.duty.decides and self.ends is not WorkerEnd.CHIEF
 
     def but(self, **changes: Any) -> "ProcessSpec":
-        """Return a copy with other values. values.replace checks them, and takes six times as long."""
+        """Return a copy with other values. values.replace also checks them, and takes six times as long."""
         copy = object.__new__(ProcessSpec)
         copy.__dict__.update(self.__dict__ | changes)
         return copy
 
     def environment(self, flags: Collection[str]) -> dict[str, str]:
-        """Return `env` as it is with these flags, with CLUSTER replaced."""
+        """Return `env` for these flags, with CLUSTER replaced."""
         flag, old, new = self.env_if or (None, "", "")
         whole = {key: value.replace(CLUSTER, self.cluster) for key, value in self.env}
         return {key: value.replace(old, new) if flag in flags else value for key, value in whole.items()}
 
     @property
     def reads(self) -> bool:
-        """Return whether the process gets ENTRYPOINT_SHARDS, which lists what it reads of the channels.
+        """Return whether the process gets ENTRYPOINT_SHARDS, which lists its shards of the channels.
 
-        A script that shares nothing does not: it may start ranks or a cluster of its own, which then share the
-        channels.
+        A script on hosts that share nothing does not get it: it may start ranks or a cluster of its own, which then
+        share the channels.
         """
         return self.reader is not None or (self.runs_program and self.role is not Role.SCRIPT)
 

@@ -1,8 +1,8 @@
 """Choose the way of distributing a job, make its plan, and divide the hosts and the channels among the processes.
 
-distributions/ has the ways. The processes that train take a host's CPUs and GPUs, in equal parts. A process that
-serves, evaluates or coordinates beside them computes now and then: it gets as many threads as one of them, reduces no
-other part, and gets no GPU. If nothing trains on a host, its servers share it.
+distributions/ has the ways. The processes that train divide a host's CPUs and GPUs equally. A process that serves,
+evaluates or coordinates beside them computes now and then: it gets as many threads as a process that trains, reduces no
+other process's part, and gets no GPU. If nothing trains on a host, its servers share it.
 """
 
 from collections.abc import Container
@@ -80,7 +80,10 @@ def _shares(job: Job, computing: list[ProcessSpec], most: int) -> list[ProcessSp
 
 
 def _trains(job: Job, spec: ProcessSpec) -> bool:
-    """Return whether the process computes gradients all the time. If servers are the workers, the chief does not."""
+    """Return whether the process computes gradients all the time.
+
+    A chief does not if TensorFlow servers are the workers.
+    """
     if spec.role is Role.CHIEF:
         return job.settings.ps_workers is PsProgram.SCRIPT
     return spec.role in (Role.SCRIPT, Role.RANK, Role.WORKER)
@@ -89,8 +92,8 @@ def _trains(job: Job, spec: ProcessSpec) -> bool:
 def _with_readers(job: Job, plan: Plan) -> Plan:
     """Return the plan with a reader for each process that trains, and with notes about the channels.
 
-    Scripts that share nothing get none: each reads everything. With parameter servers, the chief trains if it is TF1's;
-    in TensorFlow 2 only the workers do.
+    Scripts that share nothing get no reader: each reads everything. With parameter servers, a chief of TF1 trains; in
+    TensorFlow 2 only the workers do.
     """
     chief_may = job.mode is Mode.PS and job.settings.ps_workers is PsProgram.SCRIPT
     chief_does = chief_may and job.settings.ps_chief_name is ChiefName.MASTER

@@ -18,7 +18,7 @@ Here = Callable[[ProcessSpec], Mapping[str, str]]
 
 
 def render(plan: Plan, only_host: str | None = None, here: Here | None = None, whole: bool = True) -> str:
-    """Render the plan as text: a block for each process, or for each role if hosts are many and not `whole`."""
+    """Render the plan as text: a block for each process; or, for many hosts and not `whole`, for each role."""
     lines = [plan.title, *(f"note: {note}" for note in plan.notes)]
     if rows := matrix(plan.channels, plan.readers):
         lines += ["", "channels", *matrix_lines(rows)]
@@ -81,7 +81,7 @@ def _summary(plan: Plan, here: Here | None) -> list[str]:
 
 
 def _merged(blocks: Sequence[Sequence[str]]) -> list[str]:
-    """Merge the blocks of processes of one role. Of lines that differ, the first is shown, with their number."""
+    """Merge the blocks of one role's processes. Of lines that differ, show the first and their number."""
     counts = Counter(line for block in blocks for line in block)
     kinds: dict[str, list[str]] = {}
     for line, count in counts.items():
@@ -109,7 +109,7 @@ def _hosts_of(specs: Sequence[ProcessSpec], hosts: Sequence[str]) -> str:
 
 
 def _ends(names: Sequence[str]) -> str:
-    """Name the first and the last."""
+    """Name the first and the last of these names."""
     return names[0] if names[0] == names[-1] else f"{names[0]} to {names[-1]}"
 
 
@@ -151,7 +151,7 @@ def _remarks(spec: ProcessSpec) -> str:
 
 
 def _part(spec: ProcessSpec, env: Mapping[str, str]) -> list[str]:
-    """Return the process's part of the host. Numbers, where known, are those of this machine."""
+    """Return the process's part of the host. If numbers are known, they are this machine's."""
     shares = [f"1 of {spec.cpu_share} parts of the host's CPUs"] if spec.cpu_share > 1 else []
     if spec.gpu_share == NO_GPU:
         shares.append("none of its GPUs")

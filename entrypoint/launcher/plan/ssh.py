@@ -35,7 +35,7 @@ def daemon(paths: Paths) -> tuple[str, ...]:
 
 
 def client(paths: Paths) -> str:
-    """Return the agent by which mpirun reaches other hosts."""
+    """Return the program that mpirun runs in place of ssh to reach other hosts."""
     return f"sh {paths.ssh / 'client'}"
 
 

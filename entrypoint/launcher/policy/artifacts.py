@@ -24,7 +24,10 @@ class File(Value):
 
 
 class Artifacts(Value):
-    """List what a host leaves. `files` has only the first by name, if there are many; the other fields hold for all."""
+    """List the files that a host leaves.
+
+    If they are many, `files` has only the first by name; other fields count all.
+    """
 
     files: tuple[File, ...] = ()
     model: bool  # there is a file in the model folder
@@ -43,7 +46,7 @@ def is_version(folder: str) -> bool:
 
 
 def warnings(left: Mapping[str, Artifacts | None]) -> Iterator[str]:
-    """Yield a line for each thing to know about what the hosts left. None: a host did not report."""
+    """Yield a warning for each conflict among the files that hosts left. None: a host did not report."""
     known = {host: artifacts for host, artifacts in left.items() if artifacts is not None}
     if len(known) == len(left) and all(artifacts.whole for artifacts in known.values()):
         yield from _of_the_model([*known.values()])
@@ -72,7 +75,7 @@ def _of_the_model(left: list[Artifacts]) -> Iterator[str]:
 
 
 def _collisions(left: Mapping[str, Artifacts]) -> tuple[list[str], list[str]]:
-    """Return (paths of which hosts left different files, these hosts)."""
+    """Return (paths that hosts have left with different content, these hosts)."""
     first: dict[str, tuple[str, File]] = {}
     paths: dict[str, None] = {}
     hosts: dict[str, None] = {}

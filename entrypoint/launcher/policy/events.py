@@ -89,7 +89,7 @@ class RankStarted(Value):
 
 
 class RankOrphaned(Value):
-    """Report that the process that started a rank here has ended, and the rank has not."""
+    """Report that the process that started a rank here has ended, while the rank still runs."""
 
     name: str
 
@@ -110,7 +110,7 @@ class Prepared(Value):
 
 
 class Fingerprinted(Value):
-    """Report what must be the same on all hosts, as far as it is known before the prepare step ends."""
+    """Report what must be equal on all hosts, as far as it is known before the prepare step ends."""
 
     fingerprints: Mapping[str, str]
 
@@ -131,7 +131,7 @@ class Reported(Value):
 
 
 class Informed(Value):
-    """Report that a follower received news. `offset` is the coordinator's clock minus ours, in seconds, if measured."""
+    """Report that a follower received news. `offset`: the coordinator's clock minus ours in seconds, if measured."""
 
     news: News
     offset: float | None = None
@@ -157,14 +157,14 @@ class Replaced(Value):
 
 
 class Rejected(Value):
-    """Report that a host of the job was refused; on a follower, that the coordinator refuses us."""
+    """Report that this host refused a host of the job; on a follower, that the coordinator refuses us."""
 
     host: str
     why: str
 
 
 class Answered(Value):
-    """Report that the coordinator answered a follower, even if it does not know its address (yet, or any more)."""
+    """Report that the coordinator answered a follower, perhaps without knowing its address (yet, or any more)."""
 
     host: str
 
@@ -176,7 +176,7 @@ class Looked(Value):
 
 
 class Resting(Value):
-    """Report scripts whose processes only serve: (process, seconds for which that must stay so)."""
+    """Report scripts whose processes only serve: (process, seconds for which it must go on doing so)."""
 
     found: tuple[tuple[str, float], ...]
 
@@ -217,7 +217,7 @@ class Broken(Value):
 
 
 class Found(Value):
-    """Report a failure that the coordinator's monitor found, by the settings, although no process has ended."""
+    """Report a failure that the coordinator's monitor found while all processes run, as the settings ask."""
 
     cause: Cause
 

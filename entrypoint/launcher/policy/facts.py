@@ -14,7 +14,7 @@ ASK_AGAIN_SECONDS = 0.05  # seconds between two polls; a thousand ranks that fai
 
 
 class Phase(StrEnum):
-    """Name how far the job is. If two phases are true at once, the later one in this list counts.
+    """Name how far the job is. If two phases apply at once, the later one in this list counts.
 
     STARTING --the user's first program starts here--> RUNNING
      ^    |                                            |    |
@@ -111,7 +111,7 @@ class Facts:
             self.note_cause(Cause(host=host, process="", what=what, error=error, details=details, code=code), now)
 
     def note_stop(self, now: float, at: float | None = None) -> bool:
-        """Note that the job must stop, or a better time since when. Return whether that is news."""
+        """Note that the job must stop, or that the stop began earlier than noted. Return whether the stop is new."""
         if self.outcome is not None:
             return False
         is_news = self.stopping_since is None
@@ -121,7 +121,7 @@ class Facts:
         return is_news
 
     def begin_attempt(self, number: int) -> None:
-        """Begin a new attempt. What still runs belongs to the last one."""
+        """Begin a new attempt. Processes that still run belong to the last one."""
         self.history += self.attempt.causes
         stays = {(spec.host, spec.name) for spec in self.plan.processes if spec.restart is Restart.KEEP}
         stays |= {(ALL_HOSTS, name) for _, name in stays}
@@ -149,7 +149,10 @@ class Facts:
         return need.host == ALL_HOSTS and self.is_coordinator and self._ready_everywhere(need.process)
 
     def _ready_everywhere(self, process: str) -> bool:
-        """Return whether a process is ready on all hosts. Each event asks: only one that was not is checked."""
+        """Return whether a process is ready on all hosts.
+
+        Each event calls this: it only checks a host that was not ready.
+        """
         ready, last = self.attempt.ready, self._unready.get(process)
         if last is not None and (last, process) not in ready:
             return False
@@ -162,7 +165,7 @@ class Facts:
         return False
 
     def awaited(self) -> list[ProcessSpec]:
-        """Return this host's processes whose port other processes wait for."""
+        """Return this host's processes whose ports must listen before other processes start."""
         return [
             self.own.specs[name]
             for name in self.own.running()
@@ -184,20 +187,20 @@ class Facts:
         return any(name in own.started or not stopping for name in left)
 
     def clean(self) -> bool:
-        """Return whether all that has ended here ended well. mpirun may have been killed when its work was done."""
+        """Return whether all ended processes here ended well, or were mpirun, killed after its work was done."""
         own = self.own
         killed = [name for name in own.having(Duty.LAUNCHER) if name in own.forced and self.all_ranks_ended_well()]
         return own.ended_well(*(name for name in own.deciding if name not in killed)) and own.ranks_ended_well()
 
     def rests(self) -> float | None:
-        """Return for how many seconds what remains here must only serve; 0: all has ended; None: some may work."""
+        """Return the seconds for which all that remains here must only serve. 0: nothing does; None: some may work."""
         left, resting = [name for name in self.own.deciding if name not in self.own.ended], self.attempt.resting
         if self.done() or not left:
             return 0.0 if self.done() else None
         return max(resting[name] for name in left) if all(name in resting for name in left) else None
 
     def lost(self) -> set[str]:
-        """Return hosts that cannot be reached any more, or never could."""
+        """Return hosts that cannot be reached any more, or were never reached."""
         causes = [noted.cause for noted in self.attempt.causes]
         whole = [cause for cause in causes if not cause.process and cause.host != self.host]
         known = self.hosts.last_contact
@@ -218,7 +221,7 @@ class Facts:
         return all(report.done and report.clean for report in reports) and not self.ranks_to_come()
 
     def ranks_to_come(self) -> list[ProcessSpec]:
-        """Return ranks that run nowhere yet; by name, since the user's options may place one elsewhere."""
+        """Return the ranks that run nowhere yet; by name, since the user's options may place a rank on another host."""
         if self._to_come:
             there = {process for _, process in self.attempt.ready}
             self._to_come = [spec for spec in self._to_come if spec.name not in there]
@@ -233,7 +236,10 @@ class Facts:
         return report if report and report.attempt == attempt else Report(host=host, attempt=attempt)
 
     def all_acked(self) -> bool:
-        """Return whether all reachable hosts have answered the last poll. Only one that had not answered is checked."""
+        """Return whether all reachable hosts have answered the last poll.
+
+        It only checks a host that had not answered.
+        """
         lost, hosts, poll = self.lost(), self.hosts, self.attempt.poll
 
         def is_awaited(host: str) -> bool:
@@ -248,14 +254,14 @@ class Facts:
         return self.is_over() and (self.inventoried or not self.succeeded())
 
     def is_over(self) -> bool:
-        """Return whether the job has its outcome, and none of its processes runs here."""
+        """Return whether the job has its outcome, and no process of it runs here."""
         return self.outcome is not None and not self.own.running()
 
     def succeeded(self) -> bool:
         return self.outcome is not None and self.outcome.kind is Kind.SUCCEEDED
 
     def own_failure(self, *levels: Confidence) -> Noted | None:
-        """Return what went wrong here: of these levels, the first that is the least likely to be a symptom."""
+        """Return the failure of this host, of these levels, that is the least likely to be a symptom."""
         own = [noted for noted in self.attempt.causes if noted.cause.host == self.host]
         own = [noted for noted in own if not levels or noted.cause.confidence in levels]
         return min(own, key=lambda noted: noted.patience, default=None)
@@ -272,12 +278,12 @@ class Facts:
         return self.attempt.number + self.own.restarts.get(name, 0)
 
     def by_the_coordinators_clock(self, at: float | None) -> float | None:
-        """Return one of our times for the coordinator. All of an attempt have one offset, so that their order stays."""
+        """Convert one of our times to the coordinator's clock. An attempt keeps one offset, so that the order stays."""
         if at is None or self.offset is None:
             return None
         self._shared = self._shared or (self.offset, self.offset_error)
         return round(at + self._shared[0], 3)
 
     def clock_error(self) -> float:
-        """Return by how many seconds the times for the coordinator may be wrong; 0 if there was none yet."""
+        """Return by how many seconds times on the coordinator's clock may be wrong; 0 if none was converted yet."""
         return round(self._shared[1] + 0.001, 3) if self._shared else 0.0  # they are rounded

@@ -83,7 +83,7 @@ class History:
 
 
 def in_short(action: Action) -> list[Any]:
-    """Return the name of an action and the fields by which a replay compares it."""
+    """Return the name and the fields of an action, by which a replay compares it."""
     name = type(action).__name__
     match action:
         case events.Start(spec=spec):

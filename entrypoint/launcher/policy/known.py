@@ -1,4 +1,4 @@
-"""Hold what one host knows of its own processes, of the other hosts, of this attempt.
+"""Hold what one host knows of its own processes, of the other hosts, and of this attempt.
 
 Times are seconds of our own monotonic clock.
 """
@@ -47,7 +47,7 @@ class OwnProcesses:
         self.not_before[name] = not_before
 
     def forget(self, *names: str) -> None:
-        """Forget processes of which nothing runs here any more. They count as never started."""
+        """Forget processes that have nothing left running here. They count as never started."""
         known: tuple[dict[str, Any], ...]
         known = (self.started, self.ended, self.ended_at, self.asked, self.forced, self.not_before)
         for name in names:
@@ -55,7 +55,7 @@ class OwnProcesses:
                 facts.pop(name, None)
 
     def running(self, *duties: Duty) -> list[str]:
-        """Return the names of processes that were started and have not ended; with one of these duties if given."""
+        """Return the names of processes that were started and have not ended; with `duties`, only of these duties."""
         return [
             name
             for name, spec in self.specs.items()
@@ -86,7 +86,7 @@ class OwnProcesses:
         return [name for name, spec in self.specs.items() if spec.restart is not Restart.KEEP]
 
     def exits(self, began: float) -> tuple[tuple[str, str, float], ...]:
-        """Return (process, how it ended, seconds since `began`) of processes that have ended, or never will."""
+        """Return (process, how it ended, seconds since `began`) of processes that have ended, or will never start."""
         ended = [
             (name, str(exit), round(self.ended_at[name] - began, 3))
             for name, exit in self.ended.items()
@@ -126,7 +126,7 @@ class OtherHosts:
         self.note_contact(report.host, now)
 
     def note_news(self, news: News, coordinator: str, now: float, answers: bool) -> None:
-        """Note news, and that the coordinator is alive if it has answered us: other news may be from before a pause."""
+        """Note news. If they answer a report of ours, the coordinator is alive; others may be from before a pause."""
         self.news, self.assembled = news, self.assembled or news.assembled
         if answers:
             self.note_contact(coordinator, now)
@@ -167,7 +167,7 @@ class Noted(Value):
 
 
 def patience_with(cause: Cause, duty: Duty | None) -> float:
-    """Return for how many seconds a cause, of a process with this duty, waits as long as a better one may come."""
+    """Return for how many seconds a cause, of a process with this duty, waits for a better one."""
     if cause.confidence is Confidence.HIGH:
         return 0.0
     from entrypoint.launcher.outcome import symptoms  # here, since most jobs never need it
@@ -204,7 +204,7 @@ class Attempt(State):
         self.dying = {name: (since.get(name, now), error, details) for name, error, details in found}
 
     def note_decided(self, decided: bool, now: float) -> None:
-        """Note since when all have decided. A process that seemed only to serve may have begun to work."""
+        """Note when all have decided. A process that seemed only to serve may have begun to work again."""
         self.decided_since = None if not decided else now if self.decided_since is None else self.decided_since
 
     def polled_within(self, seconds: float, now: float) -> bool:

@@ -1,8 +1,8 @@
 """Decide which hosts are lost. Pure, like the policy that asks it.
 
-A host is lost if it was silent for too long. Its kernel shows it sooner in two cases. If the connection of its launcher
-has ended and the host refuses a new one, it is lost; a launcher that is only busy or paused still accepts connections.
-And while the job already fails, a host that refuses connections is lost after two missed heartbeats.
+A host is lost if it was silent for too long. Its kernel shows the loss sooner in two cases. If the connection of its
+launcher has ended and the host refuses a new one, it is lost; a launcher that is only busy or paused still accepts
+connections. And while the job already fails, a host that refuses connections is lost after two missed heartbeats.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ PAUSE_SECONDS = 2.0  # seconds: a longer gap between two events means that this 
 
 
 class Liveness:
-    """Watch the hosts. It remembers only until when there is nothing to check, and when it checked last."""
+    """Watch the hosts. It remembers only the time of its last check, and until when no check is due."""
 
     def __init__(self, facts: Facts, settings: Settings, now: float) -> None:
         self.facts, self.hosts, self.settings = facts, facts.hosts, settings
@@ -48,7 +48,7 @@ class Liveness:
             self._knocked.pop(host, None)
 
     def knock(self, now: float) -> Iterator[Knock]:
-        """Have the coordinator check whether hosts whose connection has ended take a new one.
+        """Have the coordinator check whether a host takes a new connection after its old one has ended.
 
         A follower needs no check, since it reports again at once. The check is repeated with each heartbeat until the
         host reports or refuses. A host that is being killed may still take a connection for a while: its kernel closes
@@ -88,7 +88,7 @@ class Liveness:
                 facts.note_cause(cause, now, at=last_report if closed else last_report + self.settings.heartbeat)
 
     def blame_own_pause(self, host: str, left: float, now: float) -> None:
-        """Blame ourselves if we, the coordinator, were paused for so long that a host took us for lost and left."""
+        """Blame this coordinator if it was paused for so long that a host took it for lost and left."""
         facts, settings = self.facts, self.settings
         long = self.hosts.slept + MISSED_HEARTBEATS * settings.heartbeat >= settings.peer_timeout
         if facts.is_coordinator and long and left <= self.hosts.woke + settings.heartbeat:
@@ -97,7 +97,7 @@ class Liveness:
             facts.note_cause(cause, now, at=self.hosts.woke - self.hosts.slept)
 
     def is_silent(self, host: str, now: float) -> bool:
-        """Return whether a host would be lost if the job were not ending."""
+        """Return whether a host has been silent for so long that it would be lost, if the job were not ending."""
         return host in self.hosts.last_contact and now >= self._patience_with(host)[0]
 
     def _patience_with(self, host: str, hurried: bool = False) -> tuple[float, str]:
@@ -114,7 +114,7 @@ class Liveness:
         return min(patience)
 
     def _all_silent(self, now: float) -> bool:
-        """Return whether the coordinator gets no report from any host that should be there."""
+        """Return whether the coordinator gets no report from any of the expected hosts."""
         facts, missed = self.facts, MISSED_HEARTBEATS * self.settings.heartbeat
         there = (host for host in facts.others if not self.hosts.is_gone(host) and host in self.hosts.last_contact)
         contact, unreached = self.hosts.last_contact, self.hosts.unreached

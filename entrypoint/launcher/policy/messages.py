@@ -94,7 +94,7 @@ def _processes(facts: Facts, now: float) -> list[dict[str, Any]]:
 
 
 def summary(facts: Facts, outcome: Outcome, now: float) -> dict[str, Any]:
-    """Return how the job ended, and its seconds: until the user's first process, of training, and since then."""
+    """Return how the job ended, and its seconds: before the user's first process, of training, and after that."""
     own = facts.own
     users = [name for name, spec in own.specs.items() if spec.duty.is_users and name in own.started]
     first = min((own.started[name] for name in users), default=None)

@@ -1,4 +1,4 @@
-"""Decide what the end of a process of this host means, and what a missing end means. Pure, like the policy."""
+"""Decide what the end of a process of this host means, and what it means if a process does not end. Pure."""
 
 from collections.abc import Iterator, Sequence
 from signal import SIGKILL, SIGTERM
@@ -28,7 +28,7 @@ LOOK_WAITING_SECONDS = 1.0  # seconds between two looks at that: the reports of 
 
 
 class Ends:
-    """Decide what the exits of processes mean. It remembers only when to look again, and what it has logged."""
+    """Decide what the exits of processes mean. It remembers only when to check again, and what it has logged."""
 
     def __init__(self, facts: Facts, settings: Settings, starting: Starting, now: float) -> None:
         self.facts, self.settings, self.starting = facts, settings, starting
@@ -84,13 +84,16 @@ class Ends:
         )  # fmt: skip
 
     def _may_follow(self, exit: Exit, error: str) -> bool:
-        """Return whether a rank's end may follow from another's, although its output does not show that."""
+        """Return whether a rank's end may follow from another rank's, although its output does not show that."""
         if self.facts.plan.daemon == DAEMONS[PRRTE]:
             return exit.code == LOST_PEER
         return exit.signal == SIGKILL and not error  # mpirun kills the other ranks when one fails
 
     def note_orphan(self, now: float) -> None:
-        """Note that the daemon that starts ranks for mpirun has ended. On mpirun's own host, its own end shows more."""
+        """Note that the daemon that starts ranks for mpirun has ended.
+
+        On mpirun's host, mpirun's own end shows more.
+        """
         facts = self.facts
         expected = not facts.phase.is_active or facts.own_failure()
         if not expected and not facts.own.having(Duty.LAUNCHER):
@@ -106,7 +109,7 @@ class Ends:
         yield from self._log_waiting(now)
 
     def _watch_the_dying(self, now: float) -> Iterator[Action]:
-        """Ask, after a failure, which processes are about to end; blame one that announced its end and stays."""
+        """After a failure, check which processes are about to end. Blame one that announced its end and stays."""
         facts = self.facts
         if not facts.attempt.polled_within(PEER_SECONDS, now) or not facts.phase.is_active:
             return
@@ -122,7 +125,7 @@ class Ends:
                 facts.blame(now, name, what=what, error=error, details=details, code=1, confidence=Confidence.LOW)
 
     def _log_waiting(self, now: float) -> Iterator[Action]:
-        """Log once what the job waits for: scripts that run on when others have ended, or that have no part in the end.
+        """Log once which processes the job still waits for: scripts that run on, or processes that decide nothing.
 
         They may serve for ever.
         """

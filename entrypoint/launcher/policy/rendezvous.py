@@ -1,6 +1,6 @@
 """Check, before any program of the user's starts, that all hosts are there, reach one another and are alike. Pure.
 
-GPUs that TensorFlow cannot use are reported then, too: else only the bill shows them.
+GPUs that TensorFlow cannot use are reported then, too. Otherwise only the bill would show them.
 """
 
 from collections import Counter
@@ -127,7 +127,7 @@ class Rendezvous:
             yield events.Probe(hosts=tuple(self._unreached))
 
     def check_gpus(self, now: float) -> Iterator[Action]:
-        """Log, on the coordinator, which GPUs TensorFlow cannot use when every host is prepared; or blame a host."""
+        """Log, on the coordinator, which GPUs TensorFlow cannot use, once every host is prepared; or blame a host."""
         facts, reaction = self.facts, self.settings.gpu_check
         if self._gpus_checked or reaction is Reaction.OFF or not facts.met(Need(host=ALL_HOSTS, process=PREPARE)):
             return
@@ -196,8 +196,8 @@ def meets(hosts: Sequence[str], me: str) -> list[str]:
 
     Usually these are all others. In a large job that would be a million connections. There, the coordinator reaches
     all; a host that has reported has reached the coordinator; and each host reaches those 1, 16, 256, ... places behind
-    it. So each host is tried from near and far, and the check finds a host that is cut off, or a part that does not
-    reach another.
+    it. So each host is tried from near and far, and the check finds a host that is cut off, or a group of hosts that
+    does not reach another.
     """
     if len(hosts) <= ALL_MEET or me == hosts[0]:
         return [host for host in hosts if host != me]
@@ -207,7 +207,7 @@ def meets(hosts: Sequence[str], me: str) -> list[str]:
 
 
 def different(coordinator: str, thing: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return (host, text) of each host whose value is not the most common one, or in a tie the coordinator's."""
+    """Return (host, text) of each host with another value than most hosts; in a tie, than the coordinator."""
     counts = Counter(values[host] for host in sorted(values))
     if len(counts) <= 1:
         return []
@@ -221,7 +221,7 @@ def different(coordinator: str, thing: str, values: Mapping[str, str]) -> list[t
 
 
 def _apart(value: str, other: str) -> str:
-    """Return the lines of a value that another one lacks. Most values are of one line."""
+    """Return the lines of a value that the other value lacks. Most values have one line."""
     return listed([line for line in value.split("\n") if line not in other.split("\n")], ALIKE_SHOWN) or "absent"
 
 

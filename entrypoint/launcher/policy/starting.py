@@ -20,7 +20,7 @@ LONGEST_BACKOFF_SECONDS = 60.0  # seconds, unless the first back-off is longer
 
 
 class Starting:
-    """Start processes. It remembers since when they wait for needs with a time limit, and when an attempt begins."""
+    """Start processes. It remembers since when they wait for a need with a limit, and when an attempt begins."""
 
     def __init__(self, facts: Facts, settings: Settings) -> None:
         self.facts, self.settings = facts, settings
@@ -63,11 +63,14 @@ class Starting:
                 yield from (since + need.at_most for need in own.specs[name].needs if need.at_most is not None)
 
     def looks_transient(self, exit: Exit) -> bool:
-        """Return whether a signal or a code that the user named ended it. An exception would be raised again."""
+        """Return whether a process ended by a signal or by a code that the user named.
+
+        An exception would come again.
+        """
         return exit.code in self.settings.restart_codes or exit.signal not in (None, SIGTERM, SIGINT)
 
     def start_alone(self, spec: ProcessSpec, now: float) -> events.Say | None:
-        """Start a process again alone, if its kind and the settings allow it."""
+        """Restart one process alone, if its kind and the settings allow it."""
         own, done = self.facts.own, self.facts.own.restarts.get(spec.name, 0)
         if spec.restart is not Restart.ALONE or done >= self.settings.restarts:
             return None
@@ -95,7 +98,7 @@ class Starting:
         yield events.Say(message=f"all processes restart in {wait:g} s ({count})")
 
     def _begin_attempt(self, now: float) -> Iterator[Action]:
-        """Sweep when what is left of the last attempt has ended; let the new one begin when all hosts are clear."""
+        """Sweep when the last attempt's processes have ended. Let the new one begin when all hosts are clear."""
         facts = self.facts
         group = facts.own.group()
         if facts.attempt.clearing and not self._sweeping and not any(name in group for name in facts.own.running()):

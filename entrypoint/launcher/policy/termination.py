@@ -64,7 +64,7 @@ class Termination:
         yield events.Say(message=f"{event.name} survives SIGKILL for {seconds} and is left behind: {what}")
 
     def _let_mpirun_end(self, launchers: list[str], now: float) -> Iterator[Action]:
-        """Kill mpirun if every rank has ended well and it does not end: it has no work left, and may never notice."""
+        """Kill mpirun if it stays when every rank has ended well: it has no work left, and may never notice."""
         if not self.facts.all_ranks_ended_well():
             self._ranks_over_since = None
             return
@@ -81,7 +81,7 @@ class Termination:
         return [n for n in own.running(*duties) if not (clearing and own.specs[n].restart is Restart.KEEP)]
 
     def _let_save(self, since: float, now: float) -> Iterator[Action]:
-        """Let scripts save; servers stay, for them. mpirun goes last: at SIGTERM it would kill ranks that save."""
+        """Let scripts save while servers stay for them. mpirun goes last: at SIGTERM it would kill ranks that save."""
         facts = self.facts
         scripts, launchers = self._running(*_WORK), self._running(Duty.LAUNCHER)
         has_ranks = any(name in facts.own.started for name in facts.own.having(Duty.RANK))
@@ -144,7 +144,7 @@ class Termination:
             self.facts.inventoried = True
 
     def finish(self, now: float) -> Iterator[Action]:
-        """Finish when nothing runs here; on the coordinator, when the others have left or had time to."""
+        """Finish when nothing runs here; on the coordinator, when the others have left or had enough time to leave."""
         facts = self.facts
         if facts.outcome is None or not facts.leaving():
             return
@@ -158,7 +158,7 @@ class Termination:
         yield events.Finish(outcome=facts.outcome)
 
     def _waits(self, settled: Outcome, now: float) -> bool:
-        """Return whether a host is still awaited. Since every event asks, only one that was awaited is checked."""
+        """Return whether a host is still awaited. It only checks one that was awaited, since every event calls this."""
         lost, gone = self.facts.lost(), self.facts.hosts.is_gone
 
         def is_awaited(host: str) -> bool:

@@ -1,8 +1,8 @@
-"""Decide which outcome the facts settle. Pure; the coordinator's answer is the job's.
+"""Decide which outcome follows from the facts. Pure; the coordinator's answer is the job's outcome.
 
 After a failure, every host is asked whether it knows more. Of the causes reported by then, the first that is not a
 symptom counts: first by the time at which it happened, not at which it was reported. If all are symptoms, they wait for
-a better one as long as a process runs whose end may bring it: for seconds that depend on what the symptoms say.
+a better one while a process runs whose end may bring it. How many seconds they wait depends on the symptoms' texts.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ def all_decided(facts: Facts) -> bool:
 
 
 def _may_still_work(facts: Facts, settings: Settings, now: float) -> bool:
-    """Return whether a script that seems only to serve must still be watched after the others' end."""
+    """Return whether a script that seems only to serve must still be watched after the others have ended."""
     reports = {host: facts.report_of(host) for host in facts.others}
     resting = {host: report.rests or 0.0 for host, report in reports.items() if not report.done}
     patience = max([facts.rests() or 0.0, *resting.values()])
@@ -62,7 +62,7 @@ def _may_still_work(facts: Facts, settings: Settings, now: float) -> bool:
 
 
 def lingering_hosts(facts: Facts) -> set[str]:
-    """Return the hosts on which a process that does not decide may still have work, as far as they have reported."""
+    """Return the hosts on which a process that does not decide may still have work, by their reports."""
     found = {host for host in facts.others if facts.report_of(host).lingering}
     return found | {facts.host} if facts.lingering() else found
 
@@ -81,9 +81,9 @@ def _waits_for_sidecars(facts: Facts, settings: Settings, now: float) -> bool:
 
 
 def _of_mpirun_alone(facts: Facts, settings: Settings, now: float) -> Outcome | None:
-    """Fail if mpirun exited with 0 and started nothing (the user's options may have `--version`): that is no success.
+    """Fail if mpirun exited with 0 and started no rank, as with `--version` in the user's options: that is no success.
 
-    A report of a short rank on another host may still be on its way.
+    The report of a short rank on another host may still be on its way.
     """
     name = facts.own.having(Duty.LAUNCHER)[0]
     if now < facts.own.ended_at[name] + settings.heartbeat + SETTLE_SECONDS:
@@ -111,7 +111,7 @@ def settled_cause(facts: Facts, settings: Settings, now: float) -> Cause | None:
 
 
 def _named(facts: Facts, causes: Sequence[Noted]) -> Cause:
-    """Return the cause as people read it: with what the code's strategy or an uneven end has to do with it."""
+    """Return the cause for people. Add how the code's strategy or an uneven end led to it."""
     cause = _explained(facts, _first(facts, causes))
     if facts.other_mode and cause.process:
         cause = replace(cause, error="; ".join(filter(None, [cause.error, facts.other_mode])))
@@ -119,7 +119,10 @@ def _named(facts: Facts, causes: Sequence[Noted]) -> Cause:
 
 
 def _explained(facts: Facts, cause: Cause) -> Cause:
-    """Return the cause. Of a symptom, name the process that ended too early for the others, or mark it as a symptom."""
+    """Return the cause.
+
+    For a symptom, name the process that ended too early for the others, or mark it as a symptom.
+    """
     from entrypoint.launcher.outcome.symptoms import lost_contact, out_of_step, peer_ended  # here: most never need it
 
     if cause.confidence is Confidence.HIGH:
@@ -135,7 +138,7 @@ def _explained(facts: Facts, cause: Cause) -> Cause:
 
 
 def _ended_well_of_those_that_train_together(facts: Facts) -> list[tuple[str, str]]:
-    """Return (host, process) of ranks and workers that have ended with 0; none where each trains by itself."""
+    """Return (host, process) of ranks and workers that ended with 0; none if each trains by itself."""
     if any(spec.role is Role.PS for spec in facts.plan.processes):
         return []
     exits = {host: facts.report_of(host).exits for host in facts.others} | {facts.host: facts.own.exits(facts.began)}
@@ -145,7 +148,7 @@ def _ended_well_of_those_that_train_together(facts: Facts) -> list[tuple[str, st
 
 
 def _a_better_one_may_come(facts: Facts) -> bool:
-    """Return whether one of the user's processes runs, or is still to be started, whose end may show the cause."""
+    """Return whether a process of the user runs, or is still to start, whose end may show the cause."""
     own = facts.own
     if own.running(*USERS) or (own.running(Duty.LAUNCHER) and facts.ranks_to_come()):
         return True
@@ -154,13 +157,13 @@ def _a_better_one_may_come(facts: Facts) -> bool:
 
 
 def _first(facts: Facts, causes: Sequence[Noted]) -> Cause:
-    """Return the cause that most likely came first, of those that are no symptoms if there are any."""
+    """Return the cause that most likely came first, of the causes that are no symptoms if there are any."""
     strong = [noted for noted in causes if noted.cause.confidence is Confidence.HIGH]
     return min(strong or causes, key=lambda noted: (_how_surely_a_symptom(facts, noted.cause), noted.at)).cause
 
 
 def _how_surely_a_symptom(facts: Facts, cause: Cause) -> int:
-    """Return 3 for mpirun, 2 for what mpirun ended, 1 for a connection that broke off, 0 for a possible first cause."""
+    """Return 3 for mpirun, 2 for a process that mpirun ended, 1 for a lost connection, 0 for a possible first cause."""
     if cause.confidence is Confidence.HIGH:
         return 0
     duty = facts.duties.get((cause.host, cause.process))
@@ -174,7 +177,10 @@ def _how_surely_a_symptom(facts: Facts, cause: Cause) -> int:
 
 
 def _of_a_stop(facts: Facts) -> Outcome | None:
-    """Return the outcome after SIGTERM, once all remaining scripts have ended. An earlier cause still counts."""
+    """Return the outcome after SIGTERM, once all remaining scripts have ended.
+
+    A cause from before the stop still counts.
+    """
     lost = facts.lost()
     there = [host for host in facts.others if host in facts.hosts.last_contact and host not in lost]
     here_over = facts.done() and not facts.lingering()
@@ -189,7 +195,7 @@ def _of_a_stop(facts: Facts) -> Outcome | None:
 
 
 def known_before_the_stop(facts: Facts) -> Cause | None:
-    """Return what had gone wrong before SIGTERM came to the first host; later causes are effects of the stop."""
+    """Return the causes from before SIGTERM came to the first host; later causes are effects of the stop."""
     asked_at = facts.stop_asked_at
     causes = [noted for noted in facts.attempt.causes if asked_at is not None and _was_before(facts, noted, asked_at)]
     return _named(facts, causes) if causes else None
@@ -212,7 +218,7 @@ def _is_over(facts: Facts, host: str) -> bool:
 
 
 def _followers(facts: Facts, now: float) -> Outcome | None:
-    """Return a follower's own outcome, only if there is no coordinator whose verdict it could wait for."""
+    """Return a follower's own outcome, but only if no coordinator is left whose verdict it could wait for."""
     lost = [noted.cause for noted in facts.attempt.causes if noted.cause.host == facts.coordinator]
     if lost:
         return _without_coordinator(facts, lost[0])
@@ -227,7 +233,7 @@ def _followers(facts: Facts, now: float) -> Outcome | None:
 
 
 def _without_coordinator(facts: Facts, lost: Cause) -> Outcome | None:
-    """Return the outcome if the coordinator is lost. A failure here that came before counts, unless it is a symptom."""
+    """Return the outcome if the coordinator is lost. An earlier failure here counts, unless it is a symptom."""
     if facts.phase is Phase.STOPPING:  # scripts keep the time that they were promised
         return _stopped_alone(facts) if facts.done() and not facts.lingering() else None
     contact = facts.hosts.last_contact.get(facts.coordinator, facts.began)

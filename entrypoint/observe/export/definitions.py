@@ -1,4 +1,4 @@
-"""Write metric definitions for SageMaker, which sends the values that they find in the log to CloudWatch."""
+"""Write SageMaker's metric definitions: expressions that find values in the log, which go to CloudWatch."""
 
 import json
 import re
@@ -13,7 +13,7 @@ MOST = 40  # definitions that SageMaker accepts for a job
 
 
 def regex(name: str) -> str:
-    """Return an expression for `name: 0.5` (of Keras) and `name=0.5`, which matches no longer name that ends so."""
+    """Return an expression for `name: 0.5` (of Keras) and `name=0.5`. A longer name with this end does not match."""
     return rf"\b{re.escape(name)}\s*[=:]\s*({NUMBER})"
 
 

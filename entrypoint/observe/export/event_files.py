@@ -15,7 +15,7 @@ _UNSAFE = re.compile(r"[^\w. -]+")
 
 
 class EventFiles:
-    """Write points below `folder`, a run for each host and process. ConfigError if TensorBoard is not installed."""
+    """Write points below `folder`, with a run for each host and process. Raise ConfigError without TensorBoard."""
 
     def __init__(self, folder: Path) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Write a job as a run of MLflow, by MLflow's client. Its environment variables say to which server, and which run."""
+"""Write a job as an MLflow run, by MLflow's client. Its environment variables name the server and the run."""
 
 import importlib
 import os
@@ -24,7 +24,7 @@ _UNSAFE = re.compile(r"[^\w. /-]+")
 
 
 class MlflowRun:
-    """Write records into one run. ConfigError if MLflow is not installed, or no destination is set."""
+    """Write records into one run. Raise ConfigError if MLflow is not installed, or no destination is set."""
 
     def __init__(self) -> None:
         if not os.environ.get(URI):
@@ -57,7 +57,7 @@ class MlflowRun:
         return len(found)
 
     def close(self) -> None:
-        """Send the rest, and end the run as the job ended."""
+        """Send the rest, and end the MLflow run with the status of the job."""
         if self.id:
             self._send()
             self._client.set_terminated(self.id, self._status)
@@ -101,7 +101,7 @@ class MlflowRun:
 
 
 def main(folder: str) -> int:
-    """Write a job to MLflow until stdin is closed; return the exit code. What this prints goes to the job's log."""
+    """Write a job to MLflow until stdin is closed; return the exit code. The job's log gets what this prints."""
     try:
         run = MlflowRun()
         follow(lambda: [Path(folder)], run.add, lambda: bool(select.select([sys.stdin], [], [], 0)[0]))

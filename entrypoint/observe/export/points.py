@@ -1,4 +1,4 @@
-"""Turn records into scalars, also while a job runs: metrics of each process by step, figures of each host by second."""
+"""Turn records into scalars, also while a job runs: a process's metrics by step, a host's figures by second."""
 
 import contextlib
 import time

@@ -37,7 +37,7 @@ Source = Callable[[], dict[str, Any]]
 def source(where: str, environment: Mapping[str, str]) -> Source:
     """Return a function that gets the state of a job: at an address, in an output folder, or on this host.
 
-    ConfigError if there can be no job.
+    Raise ConfigError if there can be no job.
     """
     port, token = environment.get("ENTRYPOINT_CONTROL_PORT") or CONTROL_PORT, environment.get("ENTRYPOINT_TOKEN", "")
     if not where and (BASE / "input/config/resourceconfig.json").exists():
@@ -87,7 +87,7 @@ class _Folder:
 
 
 def _state(get: Callable[[], bytes], why_not: str) -> dict[str, Any]:
-    """Return a state; raise ConfigError, with words that begin with `why_not`, if there is none that can be drawn."""
+    """Return a state that can be drawn. If there is none, raise ConfigError; `why_not` begins its text."""
     try:
         state: dict[str, Any] = json.loads(get())
         if state != {}:
@@ -110,7 +110,7 @@ def _ask(address: str, token: str) -> bytes:
 
 
 def show(state_of: Source, once: bool) -> int:
-    """Show the job until it ends or Ctrl-C is pressed, or once; return 0. ConfigError if there is no job or no Rich."""
+    """Show the job once, or until it ends or Ctrl-C is pressed; return 0. Raise ConfigError without a job or Rich."""
     console, live = (imported(f"rich.{name}", "tools", "`entrypoint top`") for name in ("console", "live"))
     state, until = state_of(), time.monotonic() + FIRST_SECONDS
     while not state:

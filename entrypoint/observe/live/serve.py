@@ -47,7 +47,7 @@ class Looks:
             self._changed.notify_all()
 
     def wait_for_one(self, within: float) -> None:
-        """Wait until an open page has made one more request, for at most so many seconds."""
+        """Wait until an open page has made one more request, for at most `within` seconds."""
         now = time.monotonic()
         with self._changed:
             if now - self._last < STILL_WATCHED_SECONDS:

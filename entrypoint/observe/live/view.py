@@ -21,7 +21,7 @@ FIRST_OF = ("chief/0", "rank 0", "script", "worker/0")  # processes whose progre
 
 
 class View:
-    """Hold the facts of all hosts from their records. Times of their lines are those of the hosts' clocks."""
+    """Hold the facts of all hosts from their records. Each line has a time of its host's clock."""
 
     def __init__(self) -> None:
         self._hosts: dict[str, _Host] = {}
@@ -234,7 +234,7 @@ class _Host:
 
 
 def _progress(hosts: list[_Host]) -> dict[str, Any]:
-    """Return the progress of the process that stands for the job: the first of FIRST_OF with metrics, or any other."""
+    """Return the progress of the process that represents the job: the first of FIRST_OF with metrics, or any other."""
     reporting = [(host, process) for host in hosts for process in host.processes.values() if process.metrics]
     reporting.sort(key=lambda pair: FIRST_OF.index(pair[1].name) if pair[1].name in FIRST_OF else len(FIRST_OF))
     if not reporting:

@@ -30,11 +30,11 @@ class Delivery:
         self._thread.start()
 
     def bring(self, last: bool = False) -> None:
-        """Have new bytes of the record sent soon."""
+        """Send new bytes of the record soon."""
         self._due.put(last)
 
     def finish(self, within: float) -> bool:
-        """Send the rest within so many seconds; return whether the coordinator has all of it."""
+        """Send the rest, for at most `within` seconds. Return whether the coordinator has the whole record."""
         self.bring(last=True)
         self._thread.join(within)
         return self.whole

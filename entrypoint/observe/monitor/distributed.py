@@ -1,6 +1,6 @@
-"""Judge from the records whether the hosts train one model together, or each its own. Pure.
+"""Judge from the records whether the hosts train one model together, or each a model of its own. Pure.
 
-docs/monitoring.md says when it is "yes", "NO" or unclear. "NO" can end a job.
+docs/monitoring.md describes when the verdict is "yes", "NO" or unclear. "NO" can end a job.
 """
 
 import re
@@ -76,7 +76,7 @@ class Together:
                 self._note_metrics(line.at, host, line.process, line.values)
 
     def _start(self, host: str) -> None:
-        """Note that a training process has started on a host: all hosts begin again, as they wait for it."""
+        """Note that a training process has started on a host. All hosts begin again, since they wait for that host."""
         self._started.add(host)
         before = self._hosts[host]
         self._hosts[host] = Exchanged(part=before.part, is_shared=before.is_shared)
@@ -145,7 +145,10 @@ class Together:
     # --- verdicts ---
 
     def look(self) -> tuple[bool | None, str] | None:
-        """Return (whether they train together, words) when that has changed, else None. In the pair, None: unclear."""
+        """Return (whether they train together, words) when that has changed, else None.
+
+        In the pair, None means unclear.
+        """
         if self.judged or self._unseen or len(self._started) < len(self._hosts):
             return None
         hosts = self._hosts.values()
@@ -163,7 +166,7 @@ class Together:
         return None
 
     def at_end(self) -> tuple[bool, str] | None:
-        """Return the verdict of a job that has succeeded, if `look` had none: its hosts trained alone, or None."""
+        """Return the verdict on a job that has succeeded, if `look` had none: its hosts trained alone, or None."""
         if self._said is not None or self.judged or not self._begun:
             return None
         models = {
@@ -214,7 +217,7 @@ class Together:
 
 
 def advice_on(mode: Mode, model: TrainedModel) -> str:
-    """Return what hosts that train alone lack: by the line of the script if it is known, else what the mode wants."""
+    """Return what hosts that train alone lack: with the line of the script if it is known, else what the mode needs."""
     if mode in SCOPES and model.made_at:
         return f"{model.made_at} makes the model outside of {SCOPES[mode]}"
     if mode in SCOPES and model.made > 1 and model.trained_at:

@@ -1,7 +1,7 @@
-"""Feed the monitor of this host, and act on what it finds. The loop never waits for the monitor.
+"""Feed the monitor of this host, and act on its findings. The loop never waits for the monitor.
 
-A message of the socket is a line of the record in JSON, or output of a process, which is counted and not sent if the
-monitor is too slow to take it.
+A message on the socket is a line of the record in JSON, or output of a process. If the monitor is too slow, output is
+only counted.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ LOOP_SECONDS = 1.0  # seconds to wait for the launcher's loop to start it, befor
 class Feed:
     """Hold the launcher's end of the monitor. Nothing here raises, and only `finish` waits.
 
-    `began`: when the launcher started, by time.monotonic(). The record's times count from there, although the monitor
+    `began`: when the launcher started, by time.monotonic(). The record's times count from then, although the monitor
     starts later.
     """
 
@@ -111,7 +111,7 @@ class Feed:
                 self._send()
 
     def show(self, process: str, lines: bytes) -> None:
-        """Send the monitor what a process has printed. Secrets are masked already."""
+        """Send the monitor the output of a process, in which secrets are masked already."""
         if not self._is_wanted:
             return
         if not process:  # the launcher's own lines are not dropped
@@ -139,7 +139,7 @@ class Feed:
         write: "Callable[[str], None]",
         ask: "Callable[[Callable[[], dict[str, Any]], float], Any]",
     ) -> None:
-        """Start a thread that reads what the monitor finds, and that starts the monitor again if it ends too early.
+        """Start a thread that reads the monitor's findings, and restarts a monitor that has ended too early.
 
         `ask` runs a function in the launcher's loop: only the loop may start children, since it reaps them.
         """
@@ -173,7 +173,7 @@ class Feed:
                     ask(begin, LOOP_SECONDS)
 
     def _give_up(self, how: str) -> None:
-        """Log the checks that are no longer made. End the job if the settings require one of them."""
+        """Log which checks are no longer made. End the job if the settings require one of them."""
         from entrypoint.base.errors import ExitCode
         from entrypoint.launcher.outcome.outcome import Cause
         from entrypoint.launcher.policy.events import Found
@@ -193,7 +193,7 @@ class Feed:
             self._put_event(Found(cause=cause))
 
     def _hear(self, within: float = inf) -> bool:
-        """Read what the monitor finds until it ends, or for `within` seconds. Return whether it has ended."""
+        """Read the monitor's findings until it ends, or for `within` seconds. Return whether it has ended."""
         until, poll = time.monotonic() + within, select.poll()
         link = self._socket
         if link is None:
@@ -230,7 +230,7 @@ class Feed:
                 self._is_done = True
 
     def finish(self) -> str:
-        """Let the monitor write what it has, and on the coordinator read the other hosts; return what went wrong.
+        """Let the monitor write its rest, and on the coordinator read the other hosts' records; return what went wrong.
 
         It waits for at most `LEAVES` seconds, and as long again if the monitor was killed: another one then finishes.
         """

@@ -20,7 +20,7 @@ Who = tuple[str, str]  # host, process
 
 
 def works(still: lines.Silent, may_spin: bool) -> bool:
-    """Return whether its numbers alone prove that a process works. With `may_spin`, its main thread may wait busily."""
+    """Return whether a process works, by its numbers alone. With `may_spin`, its main thread may wait busily."""
     if still.cpus - still.waiters - (still.main if may_spin else 0.0) >= WORKS:
         return True
     # A slow, steady loader uses little CPU, but does some work each time it wakes; a poller does next to none.
@@ -34,7 +34,7 @@ def judged(all_still: Mapping[Who, lines.Silent | None], stall: lines.Stalled) -
 
 
 def may_hang(all_still: Mapping[Who, lines.Silent | None], after: float, may_spin: bool, stall: lines.Stalled) -> bool:
-    """Return whether all have been silent for `after` seconds, and none of the judged processes is sure to work.
+    """Return whether all were silent for `after` seconds, and no judged process is sure to work.
 
     `all_still`: every running training process; None for one that has shown progress.
     """
@@ -46,7 +46,7 @@ def may_hang(all_still: Mapping[Who, lines.Silent | None], after: float, may_spi
 
 
 def hangs(all_still: Mapping[Who, lines.Silent | None], stands: Mapping[Who, Stand], stall: lines.Stalled) -> bool:
-    """Return whether none of the judged processes works, by their stacks; where a stack is unknown, by numbers."""
+    """Return whether no judged process works, by their stacks; by numbers for a process without a stack."""
     for who in judged(all_still, stall):
         doing, still = stands.get(who, Stand()).doing, all_still[who]
         # A busy main thread whose stack cannot be read may work.
@@ -56,7 +56,7 @@ def hangs(all_still: Mapping[Who, lines.Silent | None], stands: Mapping[Who, Sta
 
 
 def missing(stands: Mapping[Who, Stand], stall: lines.Stalled) -> list[Who]:
-    """Return the processes that the others wait for, as docs/monitoring.md orders them; all if none are singled out."""
+    """Return the processes that the others wait for, in the order of docs/monitoring.md; all, if none stand out."""
     groups, missed = _groups(stands), {f"rank {number}" for number in stall.ranks}
     largest = max(groups.values(), key=len, default=[])
     choices = (
@@ -69,7 +69,7 @@ def missing(stands: Mapping[Who, Stand], stall: lines.Stalled) -> list[Who]:
 
 
 def in_words(stands: Mapping[Who, Stand], stall: lines.Stalled) -> str:
-    """Describe where processes stand, first those that the others wait for, and what Horovod has printed."""
+    """Describe where processes are, first those that the others wait for, and what Horovod has printed."""
     lacking = missing(stands, stall)
     groups = sorted(_groups(stands).items(), key=lambda item: (item[1][0] not in lacking, len(item[1])))
     said = []
@@ -121,7 +121,7 @@ class Hangs:
                 self._stands[host, line.process] = at
 
     def look(self, now: float) -> dict[Who, Stand] | None:
-        """Return where each process stands, once for each hang, when all stacks are there or COLLECT_SECONDS passed.
+        """Return where each process is, once for each hang, when all stacks are there or COLLECT_SECONDS have passed.
 
         Increase `asked` when stacks are needed. If they show that a process works, they are requested again after the
         same number of seconds as at first.

@@ -71,7 +71,7 @@ class JobWatch:
             self._hangs.asked = int(json.loads((job.paths.run / "wants.json").read_text())["stacks"])
 
     def look(self, own: Iterable[lines.Line]) -> list[lines.Line]:
-        """Read new lines of all hosts (`own`: of this one), and act on what they show; return lines for the record."""
+        """Read new lines of all hosts (`own`: of this host), and act on them. Return lines for the record."""
         self._read(own)
         self._look_at_training()
         if stands := self._hangs.look(time.monotonic()):
@@ -98,9 +98,10 @@ class JobWatch:
         return found
 
     def look_last(self, own: Iterable[lines.Line]) -> list[lines.Line]:
-        """Give the last verdict; show the end on the live page if it is open, and remove the file that marks that.
+        """Give the last verdict. Return lines for the record.
 
-        The records of all hosts are whole by now, as far as they come. Return lines for the record.
+        Show the end on the live page if it is open, and remove the file that marks it as open. By now, the records of
+        all hosts that could send them are complete.
         """
         self._read(own)
         outcome = self._view.outcome
@@ -117,7 +118,7 @@ class JobWatch:
         return self._take_found()
 
     def _judge_again(self) -> None:
-        """Read a short job's records again, sorted by time: another host's come in pieces, the last ones much later."""
+        """Read a short job's records again, sorted by time: pieces of other hosts' records come late."""
         paths = [self._job.paths.records / f"{host}.jsonl.gz" for host in self._trains]
         sizes = [path.stat().st_size for path in paths if path.exists()]
         if time.monotonic() - self._began > SHORT_SECONDS or sum(sizes) > MOST_SHORT_BYTES:
@@ -165,7 +166,7 @@ class JobWatch:
         self._tell({"say": words})
 
     def _look_at_training(self) -> None:
-        """Log whether the hosts train together. If the settings require it, end the job once the contrary is proven."""
+        """Log whether the hosts train together. End the job if the settings demand that, and the contrary is proven."""
         if found := self._together.look():
             self._tell_together(*found)
         if found := self._weights.look():

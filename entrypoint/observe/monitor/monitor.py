@@ -1,4 +1,4 @@
-"""Run the monitor's loop: record what the launcher does, what the host uses and what programs print."""
+"""Run the monitor's loop: record the launcher's actions, the host's use and the programs' output."""
 
 import json
 import select
@@ -125,7 +125,7 @@ class Monitor:
         self._finish()
 
     def _guard(self, work: Callable[[], object]) -> None:
-        """Contain a fault of one part of the monitor: it ends that part of one round, and the rest goes on.
+        """Contain a fault of one part of the monitor: that part is skipped for one round, and the rest goes on.
 
         Each exception is logged once for each place in our code.
         """
@@ -189,7 +189,7 @@ class Monitor:
                 self._there = list(line.there)
 
     def _add_marks(self) -> set[str]:
-        """Record what scripts have sent by sagemaker_tf_data since the last look; return the processes that did."""
+        """Record the messages of scripts (by sagemaker_tf_data) since the last look. Return the senders."""
         metrics, found = self._marks.take() if self._marks else ({}, [])
         self._add(*found)
         for process, values in metrics.items():
@@ -264,7 +264,7 @@ class Monitor:
         self._tell({"say": words})
 
     def _bring(self) -> None:
-        """Write new lines to the record's file; on a follower, send them to the coordinator."""
+        """Write new lines to the record's file. On a follower, send them to the coordinator, too."""
         self._record.flush()
         if self._job.cluster.is_coordinator:
             return

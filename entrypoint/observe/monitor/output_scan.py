@@ -1,4 +1,4 @@
-"""Collect what a record keeps of programs' output: its size, metrics, the last lines, Horovod's missing ranks."""
+"""Collect what a record keeps of programs' output: its size, metrics, the last lines, ranks that Horovod misses."""
 
 import re
 from collections import Counter, defaultdict, deque
@@ -31,7 +31,7 @@ class Printed:
         self.stalls = Stalls()
 
     def scan(self, process: str, text: str) -> None:
-        """Note what a process has printed, to be read later: much at once costs less than line by line."""
+        """Note a process's output to read it later: much at once costs less than line by line."""
         self._texts[process].append(text)
         self._held += len(text)
         if self._held > HELD_CHARS:

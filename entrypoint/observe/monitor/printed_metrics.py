@@ -65,7 +65,7 @@ class WantedMetric:
         self._room, self._at = AT_ONCE, time.monotonic()
 
     def last_in(self, lines: Iterable[str]) -> float | None:
-        """Return the last value in these lines; None if there is none, or no CPU time is left to search them."""
+        """Return the last value in these lines; None without a value, or without CPU time to search them."""
         now = time.monotonic()
         self._room, self._at = min(AT_ONCE, self._room + (now - self._at) * SHARE), now
         for line in reversed(list(lines)):
@@ -153,7 +153,7 @@ class MetricReader(State):
                 self._note(_CALLED.get(called.lower(), called), float(number) / (100 if percent else 1))
 
     def _read_progress(self, step: str, steps: str, rest: str) -> None:
-        """Note the metrics of a line of Keras' progress bar, whose steps count within the epoch."""
+        """Note the metrics in a line of Keras' progress bar. Its steps count within the epoch."""
         self._note("epoch_step", _whole(step))
         if steps.isdecimal():
             self._note("epoch_steps", _whole(steps))
@@ -172,10 +172,10 @@ class MetricReader(State):
 
 
 def _shape(line: str) -> str:
-    """Return a line without its numbers and bars. A line with an epoch stays as it is: later lines count from that."""
+    """Return a line without its numbers and bars. A line with an epoch is kept, since later lines count from it."""
     return line if "Epoch" in line else _VALUE.sub("\0", _BAR.sub("\1", line))
 
 
 def _whole(digits: str) -> float:
-    """Return the value of these digits: exact, or as a float if they are too many for `int`."""
+    """Return the value of some digits: an exact int, or a float if they are too many for `int`."""
     return int(digits) if len(digits) <= 15 else float(digits)

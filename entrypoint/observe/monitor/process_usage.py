@@ -68,7 +68,7 @@ class ProcessUsage:
 
 
 def parents(known: Mapping[int, int] = _NONE) -> dict[int, int]:
-    """Return {pid: its parent's} of all processes. Of those in `known`, only orphans are read again."""
+    """Return {pid: its parent's pid} of all processes. Of those in `known`, only orphans are read again."""
     pids = {int(entry) for entry in os.listdir("/proc") if entry.isdigit()}  # noqa: PTH208
     found = {pid: parent for pid, parent in known.items() if pid in pids and parent in pids}
     for pid in pids - found.keys():
@@ -78,7 +78,10 @@ def parents(known: Mapping[int, int] = _NONE) -> dict[int, int]:
 
 
 def families(processes: Mapping[str, int], parents: Mapping[int, int]) -> dict[str, list[int]]:
-    """Return {name: its pid and those of its descendants}; a process belongs to its nearest ancestor in `processes`."""
+    """Return {name: pids of the process and its descendants}.
+
+    A process belongs to its nearest ancestor in `processes`.
+    """
     names = {pid: name for name, pid in processes.items()}
     found: dict[str, list[int]] = {name: [] for name in processes}
     for pid in sorted(parents):
@@ -109,7 +112,7 @@ def _stat(pid: int) -> bytes:
 
 
 def contents(path: str) -> bytes:
-    """Return what a file of the kernel holds. pathlib and open() take longer for that than the kernel."""
+    """Return the text of a kernel's file. pathlib and open() take longer for that than the kernel."""
     file = os.open(path, os.O_RDONLY)
     try:
         found = os.read(file, _PIECE_BYTES)

@@ -1,4 +1,4 @@
-"""Collect the first lines of a record: what the job is, what the host has, and the job's request."""
+"""Collect the first lines of a record: the job, the host's resources, and the job's request."""
 
 import json
 import os

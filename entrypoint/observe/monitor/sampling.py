@@ -1,4 +1,4 @@
-"""Take a sample of this host: what it, its processes and their connections have used since the last sample.
+"""Take a sample of this host: the use by the host, its processes and their connections since the last sample.
 
 All figures but sizes of memory are differences. In a container, CPU time and memory come from the control group, which
 counts the container alone; figures of disks, network and (with version 1) CPUs are what the machine shows in this
@@ -83,7 +83,7 @@ class HostUsage:
         return [round(self._since(("cpu", number), total), 3) for number, total in enumerate(totals)]
 
     def _memory_used(self) -> list[int]:
-        """Return [anonymous, page cache, what counts against the limit], in bytes."""
+        """Return [anonymous, page cache, bytes that count against the limit], in bytes."""
         told = read(self._memory, "memory.stat")
         used = read(self._memory, "memory.current", "memory.usage_in_bytes").split()
         if told and used:
@@ -106,7 +106,7 @@ class HostUsage:
 
 
 def _folder(controller: str, *names: str) -> Path:
-    """Return the folder of this host's group that has one of these files; one without files if there is none."""
+    """Return the folder of this host's group that has one of these files; if none has, a folder without them."""
     return next((folder for folder, *_ in groups(controller) if read(folder, *names)), Path("/nonexistent"))
 
 
@@ -135,7 +135,7 @@ def _number(names: str, text: str) -> float:
 
 
 def memory_limit() -> int:
-    """Return the bytes of memory that this host may use: the least limit of its control groups and the machine."""
+    """Return the bytes of memory that this host may use: the lowest of its control groups' limits and the machine's."""
     said = [
         int(words[0])
         for group in groups("memory") for folder in group

@@ -16,7 +16,7 @@ MOST_PROCESSES = 256  # processes in all; messages of more are dropped
 
 
 class Marks:
-    """Receive messages of `sagemaker_tf_data.marks`, and drop all others. OSError if the socket cannot be opened.
+    """Receive messages of `sagemaker_tf_data.marks`, and drop all others. Raise OSError if the socket cannot be opened.
 
     `mask` hides secrets in names, which a script may choose freely.
     """
@@ -71,13 +71,13 @@ class Marks:
             self._weights.append(lines.WeightsLine(process=process, step=int(step), norm=norm, total=total))
 
     def _name(self, name: str) -> str:
-        """Return a name masked and cut for the record; ValueError if it is empty or not printable."""
+        """Return a name masked and cut for the record. Raise ValueError if it is empty or not printable."""
         if not (name and name.isprintable()):
             raise ValueError("no name")
         return self._mask(name)[:LONGEST_NAME]
 
     def take(self) -> tuple[dict[str, dict[str, float]], list[lines.Line]]:
-        """Return what came since the last call: {process that has sent a message: its metrics}, and lines."""
+        """Return the messages since the last call: {process that has sent one: its metrics}, and lines."""
         marks = [
             lines.MarkLine(process=process, what=what, seconds=round(seconds, 4), times=int(times))
             for process, sums in self._sums.items()

@@ -68,7 +68,7 @@ class Silence:
     def take_stacks(self, asked: int, training: Mapping[str, int]) -> None:
         """Take the stacks of these processes in a thread, if they were requested again.
 
-        One thread at a time: py-spy stops a process, and another look would find it stopped.
+        Only one thread runs at a time: py-spy stops a process, and another look would find it stopped.
         """
         self._wanted = asked
         if asked > self._asked and not self._taking.is_alive():
@@ -138,7 +138,7 @@ class LastSigns:
                 samples.clear()
 
     def _moves(self, name: str, now: float, moved: Mapping[str, float]) -> bool:
-        """Return whether a process reads, writes or receives more than heartbeats would."""
+        """Return whether a process reads, writes or receives more bytes than heartbeats need."""
         if name not in moved:
             return False
         samples = self._bytes[name]

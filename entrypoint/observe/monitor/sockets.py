@@ -1,7 +1,7 @@
 """List the TCP connections of this network namespace, with the bytes that have passed over each.
 
-Linux' sock_diag(7), which needs no privilege: one request over netlink, one answer for all connections, as `ss -ti`
-shows them. The structures are those of linux/inet_diag.h and linux/tcp.h (bytes_acked, bytes_received: Linux 4.1).
+It uses Linux's sock_diag(7), which needs no privilege: one request over netlink, one answer for all connections, as `ss
+-ti` shows them. The structures are those of linux/inet_diag.h and linux/tcp.h (bytes_acked, bytes_received: Linux 4.1).
 """
 
 import contextlib
@@ -42,9 +42,9 @@ class Connection(Value):
 
 
 def connections(remotes: Container[str] | None = None) -> Iterator[Connection]:
-    """Yield all TCP connections over IPv4 and IPv6, open or just closed; OSError if the kernel does not list them.
+    """Yield all TCP connections over IPv4 and IPv6, open or just closed. Raise OSError if the kernel lists none.
 
-    `remotes`: addresses of the other ends that are wanted; the rest, often thousands, is hardly read.
+    `remotes`: the wanted addresses of other ends; the other connections, often thousands, are skipped early.
     """
     body = _REQUEST.pack(socket.AF_UNSPEC, 0, 0, 1 << (_INFO - 1), bytes(48), 1 << _ESTABLISHED | 1 << _TIME_WAIT, 0)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 4) as asking:  # NETLINK_SOCK_DIAG
@@ -97,7 +97,7 @@ def inodes_of(pids: Collection[int]) -> dict[int, int]:
 
 
 def descriptors(pids: Collection[int]) -> Iterator[tuple[int, str, str]]:
-    """Yield (pid, path of the descriptor, what it leads to) for all that these processes have open."""
+    """Yield (pid, path of the descriptor, its target) for each descriptor of these processes."""
     for pid in pids:
         with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:
             for entry in entries:

@@ -1,4 +1,4 @@
-"""Start the monitor: first as a fork of the launcher, before that has threads; later as a new Python process.
+"""Start the monitor: first as a fork, before the launcher has threads; later as a new Python process.
 
 A fork is cheaper: a new Python would cost every job some 50 ms of CPU time in its first second.
 """
@@ -36,7 +36,7 @@ be_again(int(sys.argv[2]))
 
 
 def fork(job: "Job", plan: "Plan", began: float) -> tuple[socket.socket, int]:
-    """Fork the monitor; return our end of its socket, and its pid. OSError if that is impossible."""
+    """Fork the monitor; return our end of its socket, and its pid. Raise OSError if that is impossible."""
     ours, theirs = _sockets()
     pid = os.fork()
     if pid == 0:
@@ -110,7 +110,7 @@ def _leave_the_launcher(feed: socket.socket) -> None:
 
 
 def be_again(fd: int) -> NoReturn:
-    """Run as a monitor that was started by `spawn`."""
+    """Run as a monitor that `spawn` has started."""
     import pickle
 
     job, plan, began, zero = pickle.load(sys.stdin.buffer)

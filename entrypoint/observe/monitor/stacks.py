@@ -32,7 +32,8 @@ def take(families: Mapping[str, Collection[int]], waiting: Mapping[str, int]) ->
     """Return the stacks of each family of processes (name: pids), from two looks, APART_SECONDS apart.
 
     The first process of a family may be a shell, or the small program by which mpirun starts a rank. So a process that
-    works stands for its family, or else one that stands in the user's code. `waiting`: threads known to wait busily.
+    works represents its family; if none works, one whose stack is in the user's code. `waiting`: threads known to wait
+    busily.
     """
     pids = {name: sorted(family)[:MOST] for name, family in families.items()}
     first, tools = {}, {}

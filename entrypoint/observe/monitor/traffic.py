@@ -17,8 +17,8 @@ EVERY_SECONDS = 2.0  # between two looks: the kernel takes milliseconds for each
 class Exchange:
     """Count bytes by host, from the kernel's counters.
 
-    Not counted: traffic outside of TCP (EFA, shared memory), and connections that open and close between two looks; of
-    the latter it notices that there were some. `ours`: ports of the launchers, whose connections are not training. If
+    Not counted: traffic outside of TCP (EFA, shared memory), and connections that open and close between two looks; it
+    only notices that there were some of them. `ours`: ports of the launchers, whose connections are not training. If
     hosts are simulated on one machine's loopback, only the end that opened a connection knows the other end's host.
     """
 
@@ -84,7 +84,7 @@ class Exchange:
 
 
 class Moves:
-    """Count the bytes that training processes move, but for the ranks' polling, while a job shows no other progress."""
+    """Count the bytes that training processes move, without the ranks' polling, while a job shows no other progress."""
 
     def __init__(self) -> None:
         self._since = Differences()
@@ -93,7 +93,7 @@ class Moves:
     def look(
         self, families: Mapping[str, Collection[int]], used: Mapping[str, Mapping[str, float]], peers: Collection[str]
     ) -> dict[str, float]:
-        """Return the bytes that each process has moved since the last look: to and from disks, pipes, other programs.
+        """Return the bytes that each process has moved since the last look, to and from disks, pipes and programs.
 
         `families`: {name: pids}; `used`: what they used in the same time; `peers`: addresses of the job's other hosts.
         """

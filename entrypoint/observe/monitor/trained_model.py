@@ -19,7 +19,7 @@ SMALL = 1000  # weights: in a smaller model, the size of a tensor or of an excha
 
 
 class TrainedModel(Value):
-    """Describe the model that one process trains, or all together. All counts are of numbers, not of bytes."""
+    """Describe the model that one process trains, or that all train. Counts are of numbers, not of bytes."""
 
     weights: float = 0.0  # trained weights
     dense: float = 0.0  # trained weights without embeddings: a step touches only some rows of an embedding
@@ -46,7 +46,7 @@ class TrainedModel(Value):
 
     @property
     def is_alone(self) -> bool:
-        """Return whether gradients were applied, and neither the framework nor Horovod has exchanged any before."""
+        """Return whether gradients were applied that neither the framework nor Horovod had exchanged before."""
         without = self.horovod == 0 or self.asks_for_scalars or (self.horovod == 1 and not (self.asked or self.tensors))
         return self.weights > 0 and not self.has_gradients_reduced and without and not self.others
 
@@ -87,7 +87,7 @@ def _number(value: Any) -> float:
 
 
 def of_all(models: Iterable[TrainedModel]) -> TrainedModel:
-    """Combine the models that all processes report: the largest of each number."""
+    """Combine the models that all processes report: take the largest value of each number."""
     known = list(models)
     found: dict[str, Any] = {name: max((getattr(each, name) for each in known), default=0.0) for name in NUMBERS}
     found |= {name: next((text for each in known if (text := getattr(each, name))), "") for name in TEXTS}
@@ -142,7 +142,7 @@ class WeightSums:
 
 
 def are_equal(told: Mapping[Who, tuple[float, float]]) -> bool:
-    """Return whether all sums are the same but for rounding; NaN and infinity equal one another."""
+    """Return whether all sums are equal up to rounding. NaN and infinity equal one another."""
     first, *others = [[each if math.isfinite(each) else math.inf for each in sums] for sums in told.values()]
     scale = max(1e-12, CLOSE * (abs(first[0]) if first[0] < math.inf else 1.0))
     pairs = [pair for other in others for pair in zip(first, other, strict=True)]

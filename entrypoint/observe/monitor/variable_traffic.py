@@ -1,4 +1,4 @@
-"""Judge whether one host trains with the others, from the bytes that they exchange, and put that into words. Pure.
+"""Judge by the exchanged bytes whether one host trains with the others, and put that into words. Pure.
 
 A *large* exchange is one that could have been the gradients or the weights. A single one, such as a broadcast of the
 weights at the beginning, does not prove joint training; several at intervals do, as when weights are averaged.
@@ -131,7 +131,7 @@ class Exchanged(State):
         return self.is_quiet(model) and not recent
 
     def has_only_scalars(self, model: TrainedModel) -> bool:
-        """Return whether Horovod reduces only scalars, and the traffic is too small for anything else to do so."""
+        """Return whether Horovod reduces only scalars, and the traffic is too small for any exchange of gradients."""
         return model.asks_for_scalars and self.rate is not None and self.rate < WIDTH_BYTES * model.dense / 2
 
     def is_alone(self, model: TrainedModel, needed: float) -> bool:
@@ -143,7 +143,7 @@ class Exchanged(State):
         return self.is_quiet(model) and self._has_trained(needed, self.large_steps, self.large_seconds)
 
     def was_alone(self, model: TrainedModel, unseen: bool = False) -> bool:
-        """Return whether the host has trained alone to its end, after which no exchange can follow.
+        """Return whether the host has trained alone until its end: no exchange can follow.
 
         `model`: its own; `unseen`: traffic proves nothing.
         """
@@ -178,7 +178,7 @@ class Exchanged(State):
 
 
 def _weights(model: TrainedModel) -> float:
-    """Return half of the bytes of the weights, and at least as many as workers send without training."""
+    """Return half of the weights' bytes, but no less than what workers send without training."""
     return WIDTH_BYTES * max(SMALL, model.dense) / 2
 
 
@@ -207,7 +207,7 @@ def no(hosts: Mapping[str, Exchanged], model: TrainedModel, alone: Sequence[str]
 
 
 def unclear(hosts: Mapping[str, Exchanged], model: TrainedModel, has_begun: bool) -> str:
-    """Describe what the hosts exchange, the size of a model with such gradients, and what is not known."""
+    """Describe what the hosts exchange, which size of model such gradients would have, and what is not known."""
     said = _figure(hosts, has_begun)
     if not has_begun:
         return f"{said}; no step was printed with its loss, so it is not known whether they train"

@@ -1,4 +1,4 @@
-"""Make a job's plan again, play a host's history through the policy, and compare what it decides with the record."""
+"""Rebuild a job's plan, play a host's history through the policy, and compare its decisions with the record."""
 
 import json
 import tempfile
@@ -29,7 +29,7 @@ EVENTS: dict[str, Any] = {name: kind for name, kind in vars(events).items() if k
 
 
 def rebuild(described: DescribedLine, gpus: int) -> tuple[Job, Plan]:
-    """Return the job of one host and its plan; `gpus`: the host's number. ConfigError if they cannot be rebuilt."""
+    """Return the job of one host and its plan; `gpus`: the host's GPUs. Raise ConfigError if they cannot be rebuilt."""
     try:
         with tempfile.TemporaryDirectory() as folder:
             for name in FILES:
@@ -72,7 +72,7 @@ class Player:
     _last: float = 0.0
 
     def play(self, calls: Sequence[Call]) -> Iterator[Step | None]:
-        """Yield a step for each call, or None if it cannot be read; ConfigError if the policy cannot go on."""
+        """Yield a step for each call, or None if it cannot be read. Raise ConfigError if the policy cannot go on."""
         policy: Policy | None = None
         for call in calls:
             try:

@@ -1,4 +1,4 @@
-"""Print what every host of a job knew and decided, from the job's records: the work of `entrypoint replay`."""
+"""Print the knowledge and decisions of every host of a job, from its records: the work of `entrypoint replay`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Recorded:
 
 
 def read_all(records: Mapping[str, bytes]) -> dict[str, Recorded]:
-    """Return each host's record, the coordinator's first; raise ConfigError if no record describes its job.
+    """Return each host's record, the coordinator's first. Raise ConfigError if no record describes the job.
 
     A host that was lost at its start may have no usable record, so it is left out.
     """
@@ -39,7 +39,7 @@ def read_all(records: Mapping[str, bytes]) -> dict[str, Recorded]:
 
 
 def read(record: bytes) -> Recorded | None:
-    """Parse a record; return None if it does not describe its job."""
+    """Parse a record; return None if it lacks the line that describes the job."""
     about, described, decided, outcome = lines.HostLine(), None, [], None
     for line in lines_of(record):
         match line:
@@ -67,7 +67,7 @@ class Played:
 
     @property
     def differs(self) -> Step | None:
-        """Return the first step at which the policy decides otherwise than recorded; None if there is none."""
+        """Return the first step at which the policy decides otherwise than recorded; None without one."""
         return next((step for _, step in self.steps if not step.same), None)
 
     @property
@@ -130,7 +130,7 @@ def once_more(records: Mapping[str, bytes], program: str) -> list[str]:
 
 
 def lacks(records: Mapping[str, bytes]) -> str:
-    """Return the options for what the job had and its bundle lacks: data, secrets, the script's own variables."""
+    """Return the options for things that the job had and its bundle lacks: data, secrets, the script's variables."""
     asked = next(iter(read_all(records).values())).described
     channels = [f"--channel {name}=DIR" for name in asked.inputdataconfig]
     hidden = [f"--hyperparameters {name}=..." for name, value in asked.hyperparameters.items() if "***" in str(value)]
@@ -138,7 +138,7 @@ def lacks(records: Mapping[str, bytes]) -> str:
 
 
 def compare(then: Mapping[str, bytes], now: Mapping[str, bytes]) -> int:
-    """Print how two runs of a job ended; return 0 if they ended alike, else 1."""
+    """Print how two runs of a job ended; return 0 if they ended in the same way, else 1."""
     was, came = (_ending(records) for records in (then, now))
     print(f"\nthen: {printable(was)}\nnow:  {printable(came)}")
     return 0 if was == came else 1
@@ -154,7 +154,7 @@ def _ending(records: Mapping[str, bytes]) -> str:
 
 
 def _outcome(known: Mapping[str, Recorded]) -> lines.OutcomeLine | None:
-    """Return how the job ended, by the first host whose record says so."""
+    """Return how the job ended, by the first host whose record has that."""
     return next((each.outcome for each in known.values() if each.outcome), None)
 
 

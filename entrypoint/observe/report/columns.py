@@ -84,7 +84,7 @@ class Columns:
 
 
 def _halved(column: "array[float]", joined: Callable[[Iterable[float]], float]) -> "array[float]":
-    """Return a column with each two pieces as one, and zeros in its second half."""
+    """Return a column with every two pieces joined into one, and zeros in its second half."""
     return array("d", map(joined, zip(column[::2], column[1::2], strict=True))) + array("d", bytes(4 * len(column)))
 
 

@@ -125,7 +125,7 @@ def _host(job: JobRecord, host: HostFigures, count: int) -> dict[str, Any]:
 
 
 def _spans(spans: list[Span], least: float, most: int) -> list[list[Any]]:
-    """Return [phase's number, start, end] of each span. If there are too many, short ones join the one before."""
+    """Return [phase's number, start, end] of each span. If there are too many, join short ones to their predecessor."""
     while True:
         found: list[list[Any]] = []
         for span in spans:
@@ -212,7 +212,7 @@ def _steps(job: JobRecord, process: ProcessFigures, count: int) -> str | None:
 
 
 def _stragglers(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:
-    """Return [host, process, seconds per step, steps] of all processes that report them, the slowest first."""
+    """Return [host, process, seconds per step, steps] of all processes that report steps, the slowest first."""
     found: list[list[Any]] = [
         [index[host.name], process.name, digits(each), digits(max(process.steps.values, default=math.nan))]
         for host, process in job.trainers() if (each := seconds_per_step(process))
@@ -221,7 +221,7 @@ def _stragglers(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:
 
 
 def _matrix(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:
-    """Return [from, to, bytes], where both ends have counted the larger count."""
+    """Return [from, to, bytes]. Where both ends have counted, bytes is the larger count."""
     sums: dict[tuple[int, int], float] = {}
     for host in job.hosts:
         me = index[host.name]
@@ -255,7 +255,7 @@ def _stacks(job: JobRecord) -> list[dict[str, Any]]:
 
 
 def _bill(job: JobRecord, price: float | None) -> dict[str, Any]:
-    """Return host-seconds by phase, in the order of a job. Idle are those in which hosts waited."""
+    """Return host-seconds by phase, in the order of a job. Host-seconds in which hosts waited are idle."""
     hosts = []
     for host in job.hosts:
         sums = dict.fromkeys(ORDER, 0.0)

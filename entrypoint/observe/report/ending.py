@@ -1,4 +1,4 @@
-"""Put into words how a job ended, if that is more than a success: what the report says first."""
+"""Describe how a job ended, for the beginning of the report, unless the job simply succeeded."""
 
 import time
 from dataclasses import dataclass

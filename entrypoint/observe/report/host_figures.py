@@ -58,7 +58,7 @@ class ProcessFigures:
 
     @property
     def trains(self) -> bool:
-        """Return whether the process trains: it is no server, helper or evaluator, and no script outside."""
+        """Return whether the process trains: it is no server, helper, evaluator, or script outside of the plan."""
         return self.role not in SERVES | HELPS | {"evaluator", ""} and self.task != OUTSIDE
 
     @property
@@ -105,7 +105,7 @@ class HostFigures:
         return [process for process in self.processes.values() if process.trains]
 
     def takes(self, line: lines.Line) -> bool:
-        """Note a line; return whether it can be one of this job."""
+        """Note a line; return whether the line can belong to this job."""
         at = line.at - self.zero
         if not -60 <= at <= LONGEST:
             return False
@@ -225,7 +225,7 @@ class HostFigures:
 
 
 def read(name: str, data: bytes, zero: float, columns: Columns, every: int = 1) -> HostFigures:
-    """Return a record's figures. `zero`: the job's begin by this host's clock; `every`: read one of so many samples."""
+    """Return a record's figures. `zero`: the job's begin by this host's clock; `every`: read one sample of `every`."""
     host, wrong = HostFigures(name=name, columns=columns, zero=zero, every=every), 0
     for batch in batches(texts_of(data, host.problems), every):
         for line in parsed(batch):

@@ -35,7 +35,7 @@ class JobRecord:
 
     @property
     def about(self) -> lines.HostLine:
-        """Return the `host` lines of the coordinator's record, or of another; an empty one if there is none."""
+        """Return the `host` lines of the coordinator's record, or of another record; an empty one without records."""
         known = (host.about for host in [self.coordinator, *self.hosts] if host and host.about.host)
         return next(known, lines.HostLine())
 
@@ -91,7 +91,7 @@ _STEPS = {"train", "data wait", "checkpoint", "still"}
 
 
 def gather(records: Mapping[str, bytes], within: float = 0.0) -> JobRecord:
-    """Read the records {host: bytes}. With `within`, skip samples of long records to read them in so many seconds."""
+    """Read the records {host: bytes}. With `within`, skip samples of long records, to read in that many seconds."""
     firsts = {name: first for name, data in records.items() if (first := first_line(data))}
     begins = [first.at for first in firsts.values()]
     leads = next((firsts[name] for first in firsts.values() if (name := first.coordinator or "") in firsts), None)

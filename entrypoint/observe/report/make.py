@@ -39,7 +39,7 @@ def make(
     """Write the report of these records {host: bytes}; return the three worst verdicts, a line each.
 
     `price` (USD per host-hour) and `rules` (thresholds) replace the job's own; `within`: seconds in which the records
-    should be read, 0 for no limit. OSError if the file cannot be written.
+    should be read, 0 for no limit. Raise OSError if the file cannot be written.
     """
     is_on = gc.isenabled()
     gc.disable()  # it would visit a million numbers repeatedly, and no cycles are made here

@@ -1,7 +1,7 @@
 """Count what a script trains and what Horovod reduces, and report it to the monitor of this host.
 
 It imports no framework. When the script imports one, a few of its functions are wrapped: optimizers' `apply_gradients`
-has the variables that are trained, Keras' callbacks count the steps of `fit`, and Horovod's reductions have a size.
+gets the variables that are trained, Keras' callbacks count the steps of `fit`, and Horovod's reductions have a size.
 Horovod's own threads get a name. Only numbers are reported. If something fails here it is left out, and the training
 goes on as without it.
 
@@ -180,7 +180,7 @@ def runs_at_once() -> bool:
 
 
 def strategy() -> tuple[str, int]:
-    """Return the name of TensorFlow's present strategy, or of Keras 3's on jax, and how many workers it knows."""
+    """Return the name of the present strategy, of TensorFlow or of Keras 3 on jax, and its number of workers."""
     distributed, keras = sys.modules.get("jax._src.distributed"), sys.modules.get("keras")
     if distributed and keras and distributed.global_state.client is not None:
         spread = keras.distribution.distribution()
@@ -199,7 +199,7 @@ def strategy() -> tuple[str, int]:
 def exchanges_unseen(fit_steps: int) -> bool:
     """Return whether this process may exchange gradients in a way that is not seen here.
 
-    One is a loop on JAX, in processes that are joined: its arrays may be spread over all of them.
+    A loop on JAX may do so in processes that are joined: its arrays may be spread over all of them.
     """
     distributed = sys.modules.get("jax._src.distributed")
     is_joined = bool(distributed and distributed.global_state.client is not None)
@@ -288,7 +288,7 @@ def threads() -> set[str]:
 def threads_named(*_: Any) -> Iterator[None]:
     """Name the threads that Horovod starts: those that begin during `hvd.init()`, and threads that these start later.
 
-    They poll while they wait for other ranks. By their name, the monitor does not take that for work.
+    They poll while they wait for other ranks. The name keeps the monitor from taking that for work.
     """
     before = threads()
     try:
@@ -314,7 +314,7 @@ def sigterm_kept(*_: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def workers_noted(extended: Any, *_: Any) -> Iterator[None]:
-    """Note that a strategy of several hosts is made, and of how many workers."""
+    """Note that a strategy of several hosts is made, and how many workers it has."""
     yield
     has_servers = type(extended).__name__.startswith("Parameter")  # which are elsewhere
     SEEN.made = max(SEEN.made, int(getattr(extended, "_num_workers", 0) or 0) + has_servers)
@@ -340,7 +340,7 @@ def within(owner: Any, name: str, context: Callable[..., contextlib.AbstractCont
 
 
 def mirrored(module: Any) -> None:
-    """Change what makes MultiWorkerMirroredStrategy."""
+    """Wrap the function that makes MultiWorkerMirroredStrategy: keep SIGTERM, and note the workers."""
     within(module.CollectiveAllReduceExtended, "__init__", sigterm_kept)
     within(module.CollectiveAllReduceExtended, "__init__", workers_noted)
 
@@ -413,7 +413,7 @@ def change_after(loader: Any, change: Callable[[Any], None]) -> None:
 
 
 def keep_reporting() -> None:
-    """Report what was seen whenever it has changed."""
+    """Report the facts whenever they have changed."""
     sent, wait = -1, FIRST_SECONDS
     while True:
         time.sleep(wait)
@@ -424,7 +424,7 @@ def keep_reporting() -> None:
 
 
 def send() -> bool:
-    """Send what was seen to the monitor; return whether that went well."""
+    """Send the facts of the training to the monitor; return whether that succeeded."""
     with contextlib.suppress(Exception):  # nobody listens, or it changes while it is read
         sent = {"process": os.environ[PROCESS], "marks": {}, "metrics": {}, "weights": [], "model": SEEN.facts()}
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
@@ -435,7 +435,7 @@ def send() -> bool:
 
 
 def changed() -> None:
-    """Count a change, and start the thread that reports if none does yet."""
+    """Count a change, and start the thread that reports if it does not run yet."""
     SEEN.changes += 1
     if not SEEN.reports:
         SEEN.reports = True
@@ -449,7 +449,7 @@ def forked() -> None:
 
 
 def begin() -> Finder:
-    """Start changing what the script imports, and watching if a monitor listens."""
+    """Start changing the modules that the script imports, and watching if a monitor listens."""
     sys.meta_path.insert(0, finder := Finder(WRAPPED if os.environ.get(SOCKET) else UNWATCHED))
     os.register_at_fork(after_in_child=forked)
     return finder

@@ -1,4 +1,4 @@
-"""Take the user's program from this process's arguments, and make this process look as `python` would for it."""
+"""Take the user's program from this process's arguments, and set this process up as `python` would for it."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ PROGRAMS = Path(__file__).resolve().parents[1]  # the folder of the programs tha
 
 
 def taken() -> tuple[str, str]:
-    """Return (file, module) of the program, one of them "", and set sys.argv and sys.path for it.
+    """Return (file, module) of the program, of which one is "", and set sys.argv and sys.path for it.
 
     The arguments are those that `python` takes: FILE ARGUMENT..., or -m MODULE ARGUMENT...
     """
@@ -23,7 +23,7 @@ def taken() -> tuple[str, str]:
 
 
 def names_of_main(program: str) -> dict[str, Any]:
-    """Make a main module for a file of this process, and return its names, in which the file is to run."""
+    """Make a main module for a file in this process. Return the module's names: the file runs in them."""
     script = types.ModuleType("__main__")
     vars(script).update(__file__=program, __builtins__=__builtins__)
     sys.modules["__main__"] = script

@@ -69,7 +69,7 @@ def renamed(name: str) -> str:
 
 
 class Old(ast.NodeTransformer):
-    """Change imports of TensorFlow and Keras into what they meant in TensorFlow 1."""
+    """Change imports of TensorFlow and Keras to the modules of TensorFlow 1."""
 
     def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
         found: list[ast.stmt] = []
@@ -163,13 +163,13 @@ class Attributes(MetaPathFinder):
 
 
 class FoundModule(Loader):
-    """Load a module that exists already under one more name."""
+    """Load an existing module under one more name."""
 
     def __init__(self, module: types.ModuleType) -> None:
         self.module = module
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Let Python make a module, which is thrown away: otherwise it would write into ours."""
+        """Let Python make a module, and drop it: without it, Python would write into ours."""
 
     def exec_module(self, module: types.ModuleType) -> None:
         sys.modules[module.__name__] = self.module
@@ -199,7 +199,7 @@ def _is_lazy(module: object) -> bool:
 
 
 def _whole(module: Any) -> Any:
-    """Return the module itself for one that TensorFlow loads at its first use."""
+    """Return the module itself for a stand-in that TensorFlow loads at its first use."""
     if not _is_lazy(module):
         return module
     dir(module)
@@ -278,7 +278,7 @@ def begin(folder: Path, package: str) -> UsersFinder:
 
 
 def begin_again() -> None:
-    """Do the same in a Python that the program has started, and redirect the imports of the user's program there."""
+    """Do the same as `begin` in a Python that the program has started. Redirect the imports of the user's program."""
     finder = begin(Path(os.environ[FOLDER]), os.environ[PACKAGE])
 
     def import_for(

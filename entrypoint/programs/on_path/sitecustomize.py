@@ -1,4 +1,4 @@
-"""Start what a Python of the training needs of this folder, and then run the next `sitecustomize`.
+"""Start the modules of this folder that a Python of the training needs, and then run the next `sitecustomize`.
 
 Python imports a module of this name when it starts. This folder stands in PYTHONPATH behind the user's code (a
 `sitecustomize` there comes first, and then nothing is changed) and before Debian's Python, which has a `sitecustomize`,

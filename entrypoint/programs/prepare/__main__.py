@@ -1,7 +1,7 @@
 """Fetch the user's code, install its requirements and compute SM_*: once per host, before anything else starts.
 
 It reads the task as JSON from stdin and writes the result as JSON to the file that the task names. On failure the last
-line says what is wrong, and the exit code is 65 (78 if the image lacks a module). It runs by path, so that this folder
+line names the fault, and the exit code is 65 (78 if the image lacks a module). It runs by path, so that this folder
 comes first in sys.path, and with -P; or in a fork of the launcher, where host/fork.py does the same.
 """
 
@@ -113,7 +113,8 @@ def look_at(
 ) -> tuple[str, list[str], str]:
     """Return why TensorFlow 1's names cannot be provided ("" if they can), and the coordinator's warnings.
 
-    Last comes where the code makes the strategy of another mode, which is part of the reason if the job fails.
+    The last item is the place where the code makes the strategy of another mode. It is part of the reason if the job
+    fails.
     """
     # Scripts without a framework need no parser, whose import takes as long as all the rest.
     from entrypoint.usercode import tf1
@@ -144,7 +145,7 @@ def look_at(
 
 
 def fingerprints_of(code: Path) -> dict[str, str]:
-    """Return what must be the same on all hosts, before anything is installed."""
+    """Return the facts that must be equal on all hosts, before anything is installed."""
     requirements = code / "requirements.txt"
     return {
         "the code": digest_of_code(code),
@@ -155,7 +156,7 @@ def fingerprints_of(code: Path) -> dict[str, str]:
 def software(here: Mapping[str, Installed], before: Mapping[str, Installed]) -> dict[str, str]:
     """Return versions of what a job consists of: Python, and the packages that matter most.
 
-    What requirements have installed is named in lines; `before` is what was there.
+    Lines name what the requirements have installed; `before` is what was installed before.
     """
     there = {name: each.version for name, each in here.items()}
     found = {"Python": sys.version.split()[0]}
@@ -174,10 +175,10 @@ def sets_of(here: Mapping[str, Installed]) -> dict[str, str]:
 
 
 def environment(task: dict, path: list[str]) -> dict[str, str]:
-    """Return SM_* as sagemaker-training computes them, PYTHONPATH, and what SageMaker's TensorFlow images set beside.
+    """Return SM_* as sagemaker-training computes them, PYTHONPATH, and what SageMaker's TensorFlow images add.
 
-    They ask AWS for the region of model_dir's bucket; this is the job's own. They also set TF_CPP_MIN_LOG_LEVEL, which
-    is left to the script: TensorFlow reads it when it is imported.
+    Those images ask AWS for the region of model_dir's bucket; here it is the job's own region. They also set
+    TF_CPP_MIN_LOG_LEVEL, which is left to the script: TensorFlow reads it when it is imported.
     """
     found = variables(task)
     of_images = {"S3_REGION": found["SAGEMAKER_REGION"] or os.environ.get("AWS_REGION", ""), "S3_USE_HTTPS": "1"}
@@ -186,10 +187,10 @@ def environment(task: dict, path: list[str]) -> dict[str, str]:
 
 
 def keep(task: dict, here: Mapping[str, Installed]) -> dict[str, str]:
-    """Return the variables by which the user's programs, their pip and their uv keep to what is installed.
+    """Return the variables by which the user's programs, their pip and their uv keep the installed versions.
 
-    TensorFlow before 2.16 cannot use a dict of a tf.Module beside typing_extensions 4.6 or later on Python 3.11, but
-    for the part of wrapt that is in Python.
+    TensorFlow before 2.16 cannot use a dict of a tf.Module beside typing_extensions 4.6 or later on Python 3.11, unless
+    wrapt runs without its C extension.
     """
     file = Path(task["result"]).with_name("constraints.txt")
     kept = pins(here, task["replace"])

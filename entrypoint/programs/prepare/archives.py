@@ -47,7 +47,7 @@ def unpack(archive: Path, folder: Path, shown: str) -> None:
 
 
 def _members(tar: tarfile.TarFile) -> list[tarfile.TarInfo]:
-    """Return all members, owned by the current user. What tarfile takes for the archive's end is checked."""
+    """Return all members, owned by the current user. Check the place that tarfile takes for the archive's end."""
     members = []
     for member in tar:
         if member.size < 0:  # tarfile would return to it for ever

@@ -1,4 +1,4 @@
-"""Find and read the files of the user's code: regular ones of some MB. A pipe or a device has no end.
+"""Find and read the files of the user's code: regular files of a few MB, since a pipe or a device has no end.
 
 Make digests of them, to compare between hosts.
 """
@@ -23,9 +23,10 @@ KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: 
 
 
 def below(folder: Path, follows: bool = False) -> Iterator[os.DirEntry[str]]:
-    """Yield all that is in a folder and in those below it; `follows`: also through links, as a copy does.
+    """Yield all entries of a folder and of those below it; `follows`: also through links, as a copy does.
 
-    Leave out folders that cannot be read (lost+found) or are gone. Raise Unusable if that has no end, or hardly one.
+    Leave out folders that cannot be read (lost+found) or are gone. Raise Unusable if links form a circle, or folders
+    are nested too deeply.
     """
     left: list[tuple[str, tuple[tuple[int, int], ...]]] = [(str(folder), (_identity(folder.stat()),))]
     while left:
@@ -47,7 +48,7 @@ def below(folder: Path, follows: bool = False) -> Iterator[os.DirEntry[str]]:
 
 
 def ending(folder: Path, suffix: str) -> list[Path]:
-    """Return the first 2,000 files below a folder whose names end so; Unusable if one of them is a pipe, say."""
+    """Return the first 2,000 files below a folder that end with `suffix`. Raise Unusable if one is a pipe, say."""
     found = [Path(entry.path) for entry in below(folder) if entry.name.endswith(suffix) and not _folder(entry, True)]
     found = sorted(found)[:2000]
     for path in found:
@@ -56,7 +57,7 @@ def ending(folder: Path, suffix: str) -> list[Path]:
 
 
 def refuse_special(path: Path) -> None:
-    """Raise Unusable if a path is neither a file nor a folder; nothing may be there, or /dev/null, an empty file."""
+    """Raise Unusable if a path is neither a file nor a folder. It may be missing, or /dev/null, an empty file."""
     try:
         found = path.stat()
     except OSError:  # a link to nothing
@@ -67,7 +68,7 @@ def refuse_special(path: Path) -> None:
 
 
 def read(path: Path, encoding: str = "utf-8") -> str:
-    """Return the text of a file that must be read as a whole; Unusable if it is too large, or none."""
+    """Return the text of a file that must be read as a whole. Raise Unusable if it is too large, or is no file."""
     refuse_special(path)
     if (size := path.stat().st_size) > MOST_BYTES:
         raise Unusable(f"{path} has {size >> 20} MB; wanted at most {MOST_BYTES >> 20}: data belong into a channel")
@@ -83,7 +84,7 @@ def texts(code: Path) -> Iterator[tuple[str, str]]:
 
 
 def digest_of_code(code: Path) -> str:
-    """Return 12 characters for the user's code as it was fetched: names and contents, not what running it leaves."""
+    """Return 12 characters for the user's code as it was fetched: names and contents, but no files of a run."""
     import hashlib
 
     whole = hashlib.sha256()
@@ -106,7 +107,7 @@ def digest(text: str | bytes) -> str:
 
 
 def _folder(entry: os.DirEntry[str], follows: bool) -> tuple[int, int] | None:
-    """Return the identity of a folder; None if the entry is none."""
+    """Return the identity of a folder; None if the entry is no folder."""
     try:
         return _identity(entry.stat(follow_symlinks=follows)) if entry.is_dir(follow_symlinks=follows) else None
     except OSError:  # a link to itself, or gone, or in a folder that may only be listed

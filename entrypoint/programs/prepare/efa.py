@@ -1,4 +1,4 @@
-"""Find Elastic Fabric Adapters on this host, and what NCCL lacks to use them. They are not opened.
+"""Find Elastic Fabric Adapters on this host, without opening them, and report what NCCL lacks to use them.
 
 They are found by their devices: lists of instance types grow old, and jobs on newer types used TCP without a warning
 (sagemaker-training-toolkit#191, #219, #240).

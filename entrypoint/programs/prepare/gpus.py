@@ -25,7 +25,7 @@ STRINGS, RPATH, RUNPATH = 5, 15, 29
 
 
 def has_gpus(seen: int, instance_type: str) -> bool:
-    """Return whether this host has GPUs of NVIDIA that the job does not hide, even if the container does not see them.
+    """Return whether this host has NVIDIA GPUs that the job does not hide, whether or not the container sees them.
 
     The arguments are those of `unused`.
     """

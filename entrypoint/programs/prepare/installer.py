@@ -1,7 +1,8 @@
-"""Install requirements and the package of the code: by uv, or by pip where a form is pip's own. One at a time.
+"""Install requirements and the package of the code, one at a time: by uv, or by pip for forms that only pip reads.
 
-What was built for one another stays (pins.py): requirements resolve to what fits, or are refused before anything is
-downloaded. It is not part of installing.py, since most jobs install nothing, and its imports take some milliseconds.
+Packages that were built for one another keep their versions (pins.py): requirements resolve to what fits, or are
+refused before anything is downloaded. It is not part of installing.py, since most jobs install nothing, and its imports
+take some milliseconds.
 """
 
 import contextlib
@@ -111,7 +112,7 @@ class Installation:
         return "pip"
 
     def _is_cut_off(self, uv: str, options: Mapping[str, str], folder: Path, constraints: Path) -> bool:
-        """Return whether no index is reached. pip itself would try for minutes, as it does for one that is slow."""
+        """Return whether no index can be reached. pip itself would try for minutes, as it does with a slow one."""
         in_files = [words for words in self.files.options if words[0] in IN_FILES]
         how = for_uv({name: value for name, value in options.items() if name in OF_INDEX}, in_files)
         if not isinstance(how, Uv):
@@ -122,7 +123,7 @@ class Installation:
         return bool(NO_CONNECTION.search(_run(asked, self.code, environment, show=False).text))
 
     def _options(self) -> dict[str, str]:
-        """Return pip's options. Those of the job itself come into the environment, where no command line shows them."""
+        """Return pip's options. The job's own go into the environment, where no command line shows them."""
         environment = self.environment
         environment.setdefault("PIP_DISABLE_PIP_VERSION_CHECK", "1")  # without a network, that takes 15 s
         if cache := environment.get("SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY"):
@@ -154,9 +155,9 @@ class Installation:
         return done
 
     def _mend(self, uv: str, command: Sequence[str], environment: Mapping[str, str], file: Path) -> None:
-        """Resolve once more, with those packages of the image that ask for something that was replaced.
+        """Resolve once more, together with those packages of the image that need something that was replaced.
 
-        Like pip, uv does not ask what is installed whether it gets on with what comes.
+        Like pip, uv does not check whether installed packages fit the new ones.
         """
         check = [uv, "pip", "check", "--python", sys.executable]
         found = DISAGREES.findall(_run(check, self.code, environment, show=False).text)
@@ -194,7 +195,7 @@ class Installation:
         return command, environment
 
     def _judge(self, uv: str, how: Uv, folder: Path, constraints: Path, done: ToolEnd) -> None:
-        """Raise Unusable for what pip could not install either; return where pip may."""
+        """Raise Unusable if pip could not install it either. Return where pip may succeed."""
         if NO_CONNECTION.search(done.text):
             why = UNTRUSTED if "invalid peer certificate" in done.text else UNREACHED
             raise self._unusable(_last_cause(done.text) + why)
@@ -231,7 +232,7 @@ class Installation:
             raise self._unusable(text + (UNREACHED if LAST_RETRY in pip.text else ""))
 
     def _say_what_changed(self, tool: str, seconds: float) -> None:
-        """Log it. Raise Unusable if what was to stay did not, or if what was replaced does not load."""
+        """Log what changed. Raise Unusable if a pinned distribution did, or a replaced one does not load."""
         after = installed()
         stay = [name for name in self.pins.versions if name in self.before]
         moved = [name for name in stay if name not in after or after[name].version != self.pins.versions[name]]
@@ -275,7 +276,7 @@ def _changes(names: Iterable[str], before: Mapping[str, Installed], after: Mappi
 
 
 def _only_pip(files: Files, options: Mapping[str, str]) -> str:
-    """Return a form of requirements that only pip reads, or installs as it is meant; "" if there is none."""
+    """Return a form of requirements that only pip reads, or only pip installs as meant; "" if there is none."""
     if options.get("require-hashes") or any("--hash" in each.options for each in files.wanted):
         return "hashes in requirements"
     if other := next((each.options for each in files.wanted if each.options), ""):
@@ -293,7 +294,7 @@ def find_uv() -> str | None:
 
 
 def _nearest(folder: Path) -> Path:
-    """Return the folder, or the first above it that exists."""
+    """Return the folder, or the nearest one above it that exists."""
     return next((each for each in (folder, *folder.parents) if each.exists()), Path("/"))
 
 
@@ -323,7 +324,7 @@ def _last_cause(text: str) -> str:
 
 
 def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str], *, show: bool = True) -> ToolEnd:
-    """Run a tool and pass on what it writes to stderr, but for one line each package."""
+    """Run a tool and pass on what it writes to stderr, without the lines for single packages."""
     kept: list[str] = []
     tool = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE)
     copier = threading.Thread(target=_copy, args=(tool.stderr, kept, show), daemon=True)

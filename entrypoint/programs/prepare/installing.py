@@ -1,4 +1,4 @@
-"""Install what the user's code asks for, once per host."""
+"""Install the package and the requirements of the user's code, once per host."""
 
 import os
 import shutil
@@ -94,7 +94,10 @@ def install(program: str, code: Path, *, replace: Sequence[str] = (), mode: str 
 
 
 def check_first_line(program: str, code: Path) -> None:
-    """Remove Windows' line ends from scripts. Raise Unusable if the program's first line names nothing that is here."""
+    """Remove Windows' line ends from scripts.
+
+    Raise Unusable if the program's first line names a missing interpreter.
+    """
     changed = [name for name in _scripts(program, code) if _without_windows(code / name)]
     if changed:
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""

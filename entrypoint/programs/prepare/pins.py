@@ -1,8 +1,9 @@
-"""Keep what was built for one another at its versions: TensorFlow, Keras, NumPy, protobuf, Horovod and the like.
+"""Keep the versions of packages that were built for one another: TensorFlow, Keras, NumPy, protobuf, Horovod ...
 
-`constraints` is the text that pip and uv obey: each of these at the version that is installed, and within it what they
-ask of others. So requirements resolve to versions that fit, or are refused before anything is installed. A distribution
-may be called `tensorflow-cpu` where libraries ask for `tensorflow`; `add_aliases` makes the second name known.
+`constraints` is the text that pip and uv obey. It holds each of these at its installed version, and their dependencies
+within the ranges that they ask for. So requirements resolve to versions that fit, or are refused before anything is
+installed. A distribution may be called `tensorflow-cpu` where libraries ask for `tensorflow`; `add_aliases` makes the
+second name known.
 
 Run by path with a folder, it adds the aliases there and prints the constraints: the Dockerfile does that.
 """
@@ -56,7 +57,7 @@ class Installed(NamedTuple):
     folder: Path
 
     def requires(self) -> Iterator[tuple[str, str, str]]:
-        """Yield (name, specifier, marker) of each requirement that is no extra's."""
+        """Yield (name, specifier, marker) of each requirement that belongs to no extra."""
         for line in self._header("Requires-Dist"):
             requirement, _, marker = line.partition(";")
             found = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^]]*\])?\s*(.*)", requirement)
@@ -77,7 +78,7 @@ class Installed(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Hold the versions of a distribution that a pinned one asks for, and why."""
+    """Hold the range of versions that a pinned distribution asks of another, and why."""
 
     name: str
     specifier: str
@@ -86,7 +87,7 @@ class Range(NamedTuple):
 
 
 class Pins(NamedTuple):
-    """Hold the distributions that stay at their versions, and those that may be replaced all the same."""
+    """Hold the distributions that keep their versions, and the names of those that may be replaced nevertheless."""
 
     versions: Mapping[str, str]  # distribution -> version
     ranges: tuple[Range, ...] = ()
@@ -95,7 +96,7 @@ class Pins(NamedTuple):
 
     @property
     def constraints(self) -> str:
-        """Return them as a file of constraints for pip and uv."""
+        """Return the pins as the text of a constraints file for pip and uv."""
         exact = [f"{name}=={version}" for name, version in sorted(self.versions.items())]
         ranges = [f"{each.name}{each.specifier}{f'; {each.marker}' if each.marker else ''}" for each in self.ranges]
         return "\n".join([*exact, *(f"{name}<0" for name in self.barred), *dict.fromkeys(ranges), ""])
@@ -137,7 +138,7 @@ def installed(path: Iterable[str] | None = None) -> dict[str, Installed]:
 
 
 def pins(there: Mapping[str, Installed], replace: Collection[str] = ()) -> Pins:
-    """Return which of these distributions stay. `replace` names those that may change, with what they ask for."""
+    """Return which of these distributions stay. `replace`: names of those that may change, with their dependencies."""
     kept = {name: each for name, each in there.items() if name in KEPT or KEPT_FAMILIES.match(name)}
     free = _freed(kept, replace)
     kept = {name: each for name, each in kept.items() if name not in free}
@@ -168,7 +169,7 @@ def pins(there: Mapping[str, Installed], replace: Collection[str] = ()) -> Pins:
 
 
 def _freed(kept: Mapping[str, Installed], replace: Collection[str]) -> set[str]:
-    """Return the names in `replace`, TensorFlow by all of its names, and what of `kept` they are built with."""
+    """Return the names in `replace`, all names of TensorFlow, and those in `kept` that these were built with."""
     free: set[str] = set()
     left = [normalized(name) for name in replace]
     while left:

@@ -1,6 +1,6 @@
-"""Say in uv's words what pip's configuration asks for: variables PIP_*, pip.conf, and options in requirements files.
+"""Translate pip's configuration into uv's options: variables PIP_*, pip.conf, and options in requirements files.
 
-What uv has no word for is pip's own: pip then installs.
+If uv lacks an option, pip installs.
 """
 
 import ast
@@ -63,7 +63,7 @@ def configured(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def variable_of(option: str) -> str:
-    """Return the variable by which pip takes an option: PIP_NO_INDEX for `no-index`."""
+    """Return the environment variable for an option of pip: PIP_NO_INDEX for `no-index`."""
     return f"PIP_{option.upper().replace('-', '_')}"
 
 
@@ -75,7 +75,7 @@ def _literal(text: str) -> str:
 
 
 def for_uv(options: Mapping[str, str], in_files: Sequence[Sequence[str]], folder: Path | str = "") -> Uv | str:
-    """Return pip's options in uv's words; or the name of one that uv lacks. Relative paths are read from `folder`."""
+    """Return pip's options as uv's; or the name of one that uv lacks. Relative paths are read from `folder`."""
     uv = Uv([], [], {})
     trusted = [words[1] for words in in_files if words[0] == "--trusted-host" and len(words) == 2]
     trusted += options.get("trusted-host", "").split()
@@ -138,7 +138,7 @@ def for_uv(options: Mapping[str, str], in_files: Sequence[Sequence[str]], folder
 
 
 def index_of(arn: str) -> str:
-    """Return the repository's URL for pip, with a token. sagemaker-training takes the same. Raise Unusable."""
+    """Return the repository's URL for pip, with a token, as sagemaker-training does. Raise Unusable if that fails."""
     try:
         import boto3
     except ImportError as error:

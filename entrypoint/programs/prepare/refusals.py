@@ -1,4 +1,4 @@
-"""Say why requirements cannot be met: which line asks for what, what is here, and what to write instead."""
+"""Explain why requirements cannot be met: which line asks for what, what is here, and what to write instead."""
 
 import json
 import re
@@ -44,7 +44,7 @@ Resolve = Callable[[Iterable[str]], dict[str, str] | None]
 
 
 class Wish(NamedTuple):
-    """Hold what a line asks of a distribution that stays, or of one that such a distribution depends on."""
+    """Hold what a line of the requirements asks of a pinned distribution, or of a dependency of one."""
 
     wanted: Wanted
     name: str
@@ -53,7 +53,7 @@ class Wish(NamedTuple):
 
 
 def of_pins(wanted: Sequence[Wanted], pins: Pins, there: Mapping[str, Installed]) -> str:
-    """Return why requirements cannot be met, by their own versions alone; "" if nothing speaks against them."""
+    """Return why requirements cannot be met, judged by their versions alone; "" if no version conflicts."""
     wishes = []
     for each in wanted:
         requirement = each.requirement
@@ -100,7 +100,7 @@ def _against(requirement: Any, pins: Pins) -> list[Range]:
 
 
 def _bounds(specifiers: Iterable[Any]) -> tuple[list[tuple[Any, bool]], list[tuple[Any, bool]]]:
-    """Return the (version, whether it is excluded itself) that bound specifiers from below, and from above."""
+    """Return the bounds of specifiers from below and from above, each as (version, whether it is excluded itself)."""
     lower, upper = [(Version("0"), False)], []
     for each in specifiers:
         if each.version.endswith("*"):
@@ -199,7 +199,7 @@ def of_uv(text: str, wanted: Sequence[Wanted], pins: Pins, there: Mapping[str, I
 
 
 def _in_its_own_words(cause: str, blamed: Sequence[Wanted]) -> str:
-    """Return what uv says of requirements that contradict one another, or that no index has."""
+    """Return uv's own text about requirements that contradict one another, or that no index has."""
     cause = cause.removesuffix(".").removesuffix(", we can conclude that your requirements are unsatisfiable")
     lines = " and ".join(each.at for each in blamed[:SHOWN])
     if len(blamed) == 1 and (found := re.fullmatch(r"Because (.*) and you require \S+", cause)):
@@ -222,7 +222,7 @@ def _instead(blamed: Wanted, there: Mapping[str, Installed], resolve: Resolve) -
 
 
 def _of_failure(text: str) -> str:
-    """Return the line of uv's that says why something could not be built, fetched or read."""
+    """Return uv's line about why something could not be built, fetched or read."""
     heads = re.findall(r"^\s*(?:error|cause): (.*)", text, re.MULTILINE)
     if why := of_build(text):
         through = re.search(r"was included because `([^`]+)`", text)  # uv's hint: by what, at the end of a chain
@@ -243,7 +243,7 @@ def of_build(text: str) -> str:
 
 
 def built(text: str) -> tuple[str, str]:
-    """Return the name and the URL of what could not be built; each is "" if the tool does not say it."""
+    """Return the name and the URL of what could not be built; each is "" if the tool does not print it."""
     named = [found.strip("'") for pattern in _BUILT for found in re.findall(pattern, text, re.MULTILINE)]
     name, _, url = (named[-1] if named else "").partition(" @ ")
     return ("", name) if "://" in name else (name, url)
@@ -252,7 +252,7 @@ def built(text: str) -> tuple[str, str]:
 def of_own_build(text: str, code: Path, wanted: Sequence[Wanted]) -> str:
     """Return why the code's own setup.py or pyproject.toml could not be built; "" if another build failed.
 
-    While they ask for metadata, the tools do not know the name, and while they build, pip tells nothing else.
+    The tools do not know the code's name while they ask for its metadata. While pip builds, it prints the name alone.
     """
     (name, url), why = built(text), of_build(text)
     files = [each for each in ("setup.py", "setup.cfg", "pyproject.toml") if (code / each).is_file()]

@@ -1,4 +1,4 @@
-"""Tell `entrypoint doctor` how a job's requirements fare on an image, before there is a job. Nothing is installed.
+"""Report to `entrypoint doctor` how requirements would resolve on an image, before there is a job, installing nothing.
 
 Standard input: {"files": requirements files, "lines": [[file, line, requirement], ...] of pip's calls in scripts,
 "image": a line of image_lines.json, "" for an image that is not ours, "replace": of ENTRYPOINT_REPLACE, "environment":
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def image(line: str, folder: Path) -> dict[str, Installed]:
-    """Write the metadata of what the image of a line has, with the aliases, into a folder; return it."""
+    """Write the metadata of all distributions of a line's image, with the aliases, into a folder. Return them."""
     requires = json.loads(REQUIRES.read_text())
     for name, version in json.loads(LINES.read_text())[line].items():
         place = folder / f"{name.replace('-', '_')}-{version}.dist-info"
@@ -83,7 +83,7 @@ def image(line: str, folder: Path) -> dict[str, Installed]:
 
 
 def _on_image(wanted: Iterable[Wanted]) -> Iterable[tuple[Wanted, Wanted]]:
-    """Yield each requirement that counts on the image, as it is and without its marker, which it has met."""
+    """Yield each requirement whose marker holds on the image: as it is, and without the marker."""
     for each in wanted:
         marker = each.requirement and each.requirement.marker
         if not marker:
@@ -95,7 +95,7 @@ def _on_image(wanted: Iterable[Wanted]) -> Iterable[tuple[Wanted, Wanted]]:
 
 
 class _Planned(Installation):
-    """Resolve what would be installed beside what lies in the image."""
+    """Resolve what would be installed, on top of what the image has."""
 
     def __init__(self, code: Path, files: Files, there: Mapping[str, Installed], kept: Pins) -> None:
         super().__init__(code, False, True, files, (), "")

@@ -1,4 +1,4 @@
-"""Download one object from S3, and explain why if that fails."""
+"""Download one object from S3, and explain a failure."""
 
 import os
 from pathlib import Path
@@ -59,7 +59,7 @@ def download(uri: str, target: Path) -> None:
 
 
 def _in_full(client: BaseClient, bucket: str, key: str, error: exceptions.ClientError) -> exceptions.ClientError:
-    """Return the error of a GET, which has a reason. A download begins with HEAD, whose error is a bare number."""
+    """Return the error of a GET, which has a reason. A download begins with HEAD, and its error is a bare number."""
     try:
         client.get_object(Bucket=bucket, Key=key, Range="bytes=0-0")["Body"].close()
     except exceptions.ClientError as full:

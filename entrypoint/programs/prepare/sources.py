@@ -42,7 +42,7 @@ def fetch(source: str, program: str, code: Path, channel: Path) -> str:
 
 
 def check(program: str, code: Path, origin: str, is_package: bool) -> None:
-    """Check that the program is there. In a package it may be a module, which Python will find or not."""
+    """Check that the program is there. In a package it may be a module, which only Python can look for."""
     if (code / program).is_file() or (is_package and not program.endswith(".py")):
         return
     there = sorted(path.name for path in code.iterdir())
@@ -88,7 +88,7 @@ def _from_channel(channel: Path, program: str, code: Path) -> None:
 
 
 def _copy(folder: Path, code: Path) -> None:
-    """Copy a folder, with what its links lead to. Raise Unusable before anything is written if that would not end."""
+    """Copy a folder and the targets of its links. Raise Unusable, before anything is written, if that had no end."""
     from archives import check_space  # imports tarfile, and most jobs have their code in its folder
 
     size = 0

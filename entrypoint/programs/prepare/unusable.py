@@ -23,7 +23,7 @@ def shown(source: str) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Return an exception's text in one line, without passwords in URLs. Of several files' errors, it is the first."""
+    """Return an exception's text in one line, without passwords in URLs. For errors of several files, use the first."""
     text = str(error)
     if isinstance(error, OSError) and error.strerror is None and error.args and isinstance(error.args[0], list):
         text = str(error.args[0][0][-1])  # shutil.Error, of copytree

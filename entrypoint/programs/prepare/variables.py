@@ -1,7 +1,7 @@
 """Compute SM_* as sagemaker-training sets them for a script, without importing that library.
 
-Names and values are those of `sagemaker_training/environment.py`, 5.1.4. docs/differences.md lists differences, and
-tests/unit/launcher/plan/test_parity.py compares both, and 4.9.0.
+Names and values are those of `sagemaker_training/environment.py`, 5.1.4. docs/differences.md lists differences.
+tests/unit/launcher/plan/test_parity.py compares ours with that version, and with 4.9.0.
 """
 
 import json
@@ -126,7 +126,7 @@ def _output(*command: str) -> str:
 
 
 def _region(hyperparameters: dict[str, Any]) -> str | None:
-    """Return the region from the SDK's hyperparameter, else as boto3 finds it, whose import takes half a second."""
+    """Return the region from the SDK's hyperparameter, else by boto3, which takes half a second to import."""
     if "sagemaker_region" in hyperparameters:
         region: str | None = hyperparameters["sagemaker_region"]
     elif os.path.exists(os.path.expanduser(os.environ.get("AWS_CONFIG_FILE", "~/.aws/config"))):  # noqa: PTH110, PTH111

@@ -1,4 +1,4 @@
-"""Read requirements files as pip does: what they ask for, by file and line, and pip's options in them."""
+"""Read requirements files as pip does: each requirement with its file and line, and pip's options."""
 
 import os
 import re
@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
 
 
 class Files(NamedTuple):
-    """Hold what a requirements file and those that it names ask for."""
+    """Hold the requirements of a file, and of the files that it names."""
 
     wanted: list[Wanted]
     options: list[list[str]]  # pip's, in lines of their own: ["--index-url", "https://..."]
@@ -43,7 +43,7 @@ class Files(NamedTuple):
 
 
 def read(path: Path) -> Files:
-    """Return what a requirements file asks for, with those that it names by -r and -c."""
+    """Return the requirements of a file, and of the files that it names by -r and -c."""
     files = Files([], [], [])
     _read(path, files, constraint=False, seen=set())
     return files
@@ -85,7 +85,7 @@ def _read(path: Path, files: Files, *, constraint: bool, seen: set[Path]) -> Non
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (number, text) of each line that is not empty: without comments, with the lines that continue it."""
+    """Yield (number, text) of each line that is not empty, without comments, joined with its continuation lines."""
     begun, number = "", 0
     for at, line in enumerate(text.splitlines(), 1):
         if not begun:

@@ -1,4 +1,4 @@
-"""Build what every way of distributing needs: the prepare step, the user's command, and TF_CONFIG."""
+"""Build the parts that every way of distributing needs: the prepare step, the user's command, and TF_CONFIG."""
 
 import json
 import sys
@@ -45,7 +45,7 @@ def child(name: str, suffix: str = ".py", options: tuple[str, ...] = SAFE_PATH) 
 
 
 def _prepare(job: Job, host: Host, rows: Sequence[ProcessSpec]) -> ProcessSpec:
-    """Return the step that fetches and installs the code and computes SM_*. Only that of this host has its input."""
+    """Return the step that fetches and installs the code and computes SM_*. Only this host's step has its input."""
     return ProcessSpec(
         host=host.name,
         name=PREPARE,
@@ -92,7 +92,7 @@ def _to_prepare(job: Job, rows: Sequence[ProcessSpec]) -> str:
 
 
 def _servers_of_gpus(job: Job, rows: Sequence[ProcessSpec]) -> int:
-    """Return how many parameter servers a chief uses that may see GPUs; planner.py may hide the GPUs from it."""
+    """Return the number of parameter servers of a chief that may see GPUs; planner.py may hide the GPUs from it."""
     chief = next((row.host for row in rows if row.role is Role.CHIEF), "")
     hides = job.settings.ps_workers is PsProgram.SERVER and job.settings.pin_gpus is not When.NEVER
     if hides and any(row.role is Role.WORKER and row.host == chief for row in rows):
@@ -121,7 +121,7 @@ def program(job: Job, options: tuple[str, ...] = ()) -> Command:
 
 
 def script(job: Job, host: str, name: str, role: Role, duty: Duty = Duty.SCRIPT, **more: Any) -> ProcessSpec:
-    """Return a process that runs the user's program when all hosts have met."""
+    """Return a process that runs the user's program, once all hosts have met."""
     usual: dict[str, Any] = {"program": program(job), "cwd": job.paths.code, "needs": rendezvous(job.cluster)}
     return ProcessSpec(host=host, name=name, role=role, duty=duty, **usual | more)
 

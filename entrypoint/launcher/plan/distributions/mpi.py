@@ -61,7 +61,7 @@ def plan(job: Job) -> Plan:
 
 
 def _ssh_rows(job: Job, host: Host) -> list[ProcessSpec]:
-    """Return the host's key and its ssh daemon; on the coordinator also the key that it shows to the others."""
+    """Return the host's key and its ssh daemon; on the coordinator also the client key that the other hosts accept."""
     coordinator, port = job.cluster.coordinator, host.port(job.settings.ssh_port)
     sshd = ProcessSpec(
         host=host.name,

@@ -1,4 +1,4 @@
-"""Plan modes whose processes are all alike: the script alone, MultiWorkerMirroredStrategy, JAX."""
+"""Plan modes in which all processes are alike: the script alone, MultiWorkerMirroredStrategy, JAX."""
 
 import json
 
@@ -31,7 +31,7 @@ def _workers(job: Job) -> list[tuple[Host, int]]:
 
 
 def mirrored(job: Job) -> Plan:
-    """Plan MultiWorkerMirroredStrategy: `worker` tasks in rank order, of which the first is TensorFlow's chief."""
+    """Plan MultiWorkerMirroredStrategy: `worker` tasks in rank order; the first one is TensorFlow's chief."""
     workers = _workers(job)
     tasks = {"worker": [host.at(host.port(MIRRORED_PORT + local)) for host, local in workers]}
     cluster = json.dumps(tasks)
@@ -54,10 +54,10 @@ def mirrored(job: Job) -> Plan:
 
 
 def jax(job: Job) -> Plan:
-    """Plan JAX on several hosts: processes in rank order, of which the first runs jax's coordination service.
+    """Plan JAX on several hosts: processes in rank order; the first one runs jax's coordination service.
 
     jax and Keras 3 find the coordinator, the number of processes and their own number in the environment, by
-    `programs/as_jax.py`: `jax.distributed.initialize()` reads that there, and a program that raises ends at once.
+    `programs/as_jax.py`. `jax.distributed.initialize()` reads them there. A program that raises ends at once.
     """
     workers, each = _workers(job), job.processes_per_host
     first, count = job.cluster.training[0], len(workers)

@@ -29,7 +29,7 @@ class Verdict:
 
 
 def worst_first(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Return the worst verdict of each rule, sorted. Its text names the other hosts or processes with the problem."""
+    """Return the worst verdict of each rule, sorted. Its text names other hosts or processes with this problem."""
     by_rule: dict[str, list[Verdict]] = {}
     for verdict in sorted(verdicts, key=lambda verdict: (-verdict.severity, -verdict.weight)):
         by_rule.setdefault(verdict.rule, []).append(verdict)

@@ -31,7 +31,7 @@ _Found = tuple[float, str, str]  # share, words, process
 
 
 def input_bound(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Compare a host's waits for data by the script's marks, empty pipes, and waits for disks; report the largest."""
+    """Report the largest share of a host's waits for data: by the script's marks, by empty pipes, or for disks."""
     for host, start, end in well_judged(job):
         waits = [*_marked(host), *_pipes(host, start, end), *_disks(host, start, end)]
         share, text, process = max(waits, default=(0.0, "", ""))
@@ -110,7 +110,7 @@ def small_files(job: JobRecord, threshold: float) -> Iterator[Verdict]:
 
 
 def cpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Measure the time in which a host's programs were ready to run, but were throttled or others had the CPU.
+    """Measure how long a host's programs were ready to run, but throttled, or without a CPU because of others.
 
     A job that failed is judged, too: this may be why. A hung job is not: Open MPI and NCCL wait busily, so CPUs that it
     does not get are no loss.
@@ -244,7 +244,7 @@ def busy_cpus(host: HostFigures, start: float, end: float) -> float:
 
 
 def ps_unbalanced(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Compare parameter servers by CPU time, and by bytes those on hosts without training."""
+    """Compare parameter servers by CPU time; on hosts without training, also by bytes."""
     servers = [(host, process) for host in job.hosts for process in host.processes.values() if process.role == "ps"]
     # If no host trains, the job's duration counts.
     is_long = any(judged(job, host) for host in job.hosts) if job.trainers() else job.seconds >= LEAST_SECONDS
@@ -274,7 +274,7 @@ def ps_unbalanced(job: JobRecord, threshold: float) -> Iterator[Verdict]:
 
 
 def network(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Find hosts whose traffic stays near its peak, which is then the network's limit, while nothing else is busy."""
+    """Find hosts whose traffic stays near its peak while nothing else is busy: the network is their limit."""
     for host, start, end in well_judged(job):
         columns = host.columns
         for way in ("received", "sent"):

@@ -140,7 +140,7 @@ def step_growth(job: JobRecord, threshold: float) -> Iterator[Verdict]:
 
 
 def checkpoint(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Compare the longest checkpoint with the time that a stopped job has for one."""
+    """Compare the longest checkpoint with the time that a stopped job has to write one."""
     for host, process in job.trainers():
         budget = (host.about.limits or {}).get("stop", 0.0)
         if budget <= 0:
@@ -192,7 +192,7 @@ def idle(job: JobRecord, threshold: float) -> Iterator[Verdict]:
 
 
 def _of_servers(job: JobRecord) -> str:
-    """Return advice on scripts that ran on after the others' end and reported no step: they seem to serve."""
+    """Return advice on scripts that ran on after all others and reported no step: they seem to serve."""
     ends = {(host.name, each.name): each.runs[-1].end or host.end for host, each in job.trainers() if each.runs}
     trained = {(host.name, each.name) for host, each in job.trainers() if each.steps or each.step_marks}
     last = max((ends[who] for who in trained & ends.keys()), default=job.seconds)
