@@ -26,7 +26,7 @@ def write_failure(path: Path, outcome: Outcome, secret: secrets.Secrets = secret
     except OSError as error:
         complaint = f"{path}: {error}"
     if why := _write(path, text):
-        return f"{why}; its text would be: {text.splitlines()[0]}"
+        return f"{path} cannot be written ({why}); its text would be: {text.splitlines()[0]}"
     return complaint
 
 
@@ -42,7 +42,8 @@ def write_success(path: Path, outcome: Outcome) -> str:
 
 def write_evidence(path: Path, text: str, secret: secrets.Secrets = secrets.NONE) -> str:
     """Write the evidence of an end besides its cause. Return the error to log, if any."""
-    return _write(path, secret.mask(text))
+    why = _write(path, secret.mask(text))
+    return f"{path} cannot be written: {why}" if why else ""
 
 
 def add_evidence(path: Path, line: str) -> None:
@@ -54,12 +55,12 @@ def add_evidence(path: Path, line: str) -> None:
 
 
 def _write(path: Path, text: str) -> str:
-    """Write a file, whole or not at all. Return the error to log, if any."""
+    """Write a file, whole or not at all. Return why it cannot be written; "" if it is."""
     scratch = path.with_name(f".{path.name}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch.write_text(text, "utf-8", errors="replace")
         scratch.replace(path)
     except OSError as error:
-        return f"{path} cannot be written: {error}"
+        return str(error)
     return ""
