@@ -74,7 +74,10 @@ class Figure:
 
     @property
     def at_least(self) -> float | None:
-        """Return the median, or the limit if the median is beyond it; None if unknown."""
+        """Return the median.
+
+        If runs were cut before the median was known, return the seconds of the cut; None if unknown.
+        """
         return self.limit if self.median is None and self.bound else self.median
 
 

@@ -58,7 +58,7 @@ class Teller:
 
     @_harmless
     def metrics(self, values: Mapping[str, Any]) -> None:
-        """Add numbers by name, each replacing an earlier one. Values that are not numbers are dropped."""
+        """Set metrics by name for the next message. A new value replaces the one before; only numbers are sent."""
         if self._where:
             self._metrics.update(_numbers(values))
             self._tell_if_due()

@@ -234,7 +234,7 @@ class Scopes:
                     yield each, None
 
     def _is_of(self, source: SourceFile, function: Function, where: SourceFile, node: ast.AST) -> bool:
-        """Return whether a call or a name means this function. For `__init__`, the name of its class counts."""
+        """Return whether a call or a name refers to this function. Its class's name refers to `__init__`."""
         name = where.dotted(node.func if isinstance(node, ast.Call) else node)
         before, _, last = name.rpartition(".")
         of = source.parents.get(function)

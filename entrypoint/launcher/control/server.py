@@ -207,4 +207,4 @@ class ControlServer(TcpWSGIServer):
         return readable
 
     def maintenance(self, now: float) -> None:
-        """Do nothing: waitress would close silent connections, by a clock that may be set."""
+        """Do nothing. Waitress's own version closes idle connections by the wall clock, which may be adjusted."""

@@ -44,7 +44,7 @@ class Stat(Value):
 
     @property
     def key(self) -> tuple[int, int]:
-        """Return a key that is unique to the process, since the kernel uses pids again."""
+        """Return a key that is unique to the process, since the kernel reuses pids."""
         return self.pid, self.began
 
     def __str__(self) -> str:

@@ -73,7 +73,7 @@ class IdleWorkers:
         self._rests.pop(name, None)
 
     def look(self, now: float) -> list[Event]:
-        """Return an event with the scripts that only serve, and for how many seconds, if that has changed."""
+        """Return an event with the scripts that only serve and their idle seconds; no event if nothing has changed."""
         self._look_at = now + LOOK_SECONDS
         seen = [(name, rest.look(now, self._patience)) for name, rest in self._rests.items()]
         before, self._found = self._found, tuple((name, seconds) for name, seconds in seen if seconds is not None)

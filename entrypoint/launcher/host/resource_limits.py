@@ -16,7 +16,7 @@ LASTING_SECONDS = 2.0  # without a descriptor for any connection: then other hos
 
 
 class Shortage:
-    """Report, once, that this host has no file descriptors left for connections. For one thread."""
+    """Report, once, that this host has no file descriptors left for connections. Each thread needs its own object."""
 
     def __init__(self, put: Callable[[Event], None]) -> None:
         self._put = put

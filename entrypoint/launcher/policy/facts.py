@@ -41,7 +41,7 @@ class Phase(StrEnum):
 
     @property
     def is_active(self) -> bool:
-        """Return whether programs start and run in this phase, so that an end is a fault."""
+        """Return whether programs start or run in this phase, so that a program's failure is a fault of the job."""
         return self in (Phase.STARTING, Phase.RUNNING)
 
 

@@ -76,7 +76,10 @@ class Together:
                 self._note_metrics(line.at, host, line.process, line.values)
 
     def _start(self, host: str) -> None:
-        """Note that a training process has started on a host. All hosts begin again, since they wait for that host."""
+        """Note that a training process has started on a host.
+
+        Reset the figures of that host and those of the whole job, since all hosts wait for that host.
+        """
         self._started.add(host)
         before = self._hosts[host]
         self._hosts[host] = Exchanged(part=before.part, is_shared=before.is_shared)

@@ -1,4 +1,4 @@
-"""Separate threads that work from those that only wait busily for other ranks or for a device.
+"""Distinguish threads that compute from threads that spin while they wait for other ranks or for a device.
 
 Horovod polls the other ranks in a thread of its own, and Open MPI, NCCL and CUDA wait by spinning. Such a thread may
 use a whole CPU while its rank waits.

@@ -178,7 +178,7 @@ class Exchanged(State):
 
 
 def _weights(model: TrainedModel) -> float:
-    """Return half of the weights' bytes, but no less than what workers send without training."""
+    """Return half of the bytes of the model's weights, counted as at least SMALL weights."""
     return WIDTH_BYTES * max(SMALL, model.dense) / 2
 
 

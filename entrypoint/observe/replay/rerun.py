@@ -1,4 +1,4 @@
-"""Find in the records what was done to a job from outside, as faults for a run on simulated hosts."""
+"""Find a job's external faults (signals, lost hosts, closed links) in its records, to repeat them in simulation."""
 
 import contextlib
 import shlex

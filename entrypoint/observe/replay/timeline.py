@@ -130,7 +130,7 @@ def once_more(records: Mapping[str, bytes], program: str) -> list[str]:
 
 
 def lacks(records: Mapping[str, bytes]) -> str:
-    """Return the options for things that the job had and its bundle lacks: data, secrets, the script's variables."""
+    """List the options that supply what a bundle leaves out: the data, secrets and the script's own variables."""
     asked = next(iter(read_all(records).values())).described
     channels = [f"--channel {name}=DIR" for name in asked.inputdataconfig]
     hidden = [f"--hyperparameters {name}=..." for name, value in asked.hyperparameters.items() if "***" in str(value)]

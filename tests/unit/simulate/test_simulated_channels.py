@@ -171,7 +171,7 @@ def test_host_gets_its_files_and_manifests(rows, tmp_path):
 LEFT_BEHIND = dict.fromkeys(("_SUCCESS", "a/.y.crc", ".ipynb_checkpoints/B-checkpoint", "desktop.ini"), "x")
 
 
-def test_non_data_files_are_reported_and_not_dealt(rows, tmp_path):
+def test_non_data_files_are_reported_and_left_out(rows, tmp_path):
     assert pipe(rows).summary == ""
     write_files(rows, LEFT_BEHIND)
     sharded = LocalChannel(name="train", source=rows, distribution=SHARDED)

@@ -266,7 +266,7 @@ def test_refused_host_causes_at_most_one_event_per_second():
 # --- rates ---
 
 
-def test_bucket_limits_rate_burst_and_debt():
+def test_token_bucket_limits_rate_burst_and_debt():
     now = 0.0
     bucket = Bucket(rate=10, burst=5, clock=lambda: now)
     assert [bucket.take() for _ in range(7)] == [True] * 5 + [False] * 2

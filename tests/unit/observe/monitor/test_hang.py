@@ -21,7 +21,10 @@ NOT_SEEN = Stand()
 
 
 def job(*used: float | dict[str, float] | None, seconds: float = AFTER) -> dict:
-    """Return silent ranks, each given by its CPU use or by fields of Silent; None stands for a rank with progress."""
+    """Return ranks of algo-1 by name.
+
+    CPU use, or fields of Silent, make a silent rank; None makes a rank with progress.
+    """
     return {
         ("algo-1", f"rank {number}"): None
         if each is None
@@ -52,7 +55,7 @@ POLLS = {"cpus": 0.002, "main": 0.002, "ran": 0.002, "wakes": 20.0}
         pytest.param({}, True, False, id="nothing runs"),
     ],
 )
-def test_usage_figures_show_whether_a_job_may_hang(processes, may_spin, may_hang_):
+def test_cpu_usage_shows_whether_a_job_may_hang(processes, may_spin, may_hang_):
     assert may_hang(processes, AFTER, may_spin, NO_STALL) is may_hang_
 
 
