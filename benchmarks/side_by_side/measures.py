@@ -86,7 +86,11 @@ def _of_hang(by_name: dict[str, list[float]], endings: list[Ending], over: float
 
 
 def ended_well(case: Case, marks: Iterable[Mark], endings: list[Ending], killed: str | None) -> bool:
-    """Return whether all hosts ended rightly: with 0 after a success, else not with 0; after SIGTERM, with a save."""
+    """Return whether all hosts ended correctly.
+
+    After a success: exit code 0 and all last marks. After a failure or a hang: no exit code 0. After SIGTERM: all
+    scripts have saved.
+    """
     codes = [ending.exit_code for ending in endings if ending.host != killed]
     if None in codes:
         return False

@@ -114,7 +114,7 @@ def _beside(folder: Path) -> Iterator[str]:
 
 
 def of_shell(case: Case) -> Iterator[Finding]:
-    """Yield what keeps a shell script from starting, on our image or only on AWS's."""
+    """Yield faults that keep a shell script from starting, on our image or only on AWS's."""
     main = case.code.main
     if main.path.suffix != ".sh":
         return

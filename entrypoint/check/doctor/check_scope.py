@@ -255,7 +255,7 @@ class Scopes:
     def made(
         self, source: SourceFile, node: ast.AST, depth: int = 0, *, within: bool = False
     ) -> list[tuple[SourceFile, ast.AST]]:
-        """Return the calls that make a model, if all that may make it are known to run outside of every scope.
+        """Return the calls that make a model, if all possible makers are known to run outside of every scope.
 
         With `within`, return the calls that are known to run in a scope instead.
         """

@@ -142,7 +142,7 @@ def files_in(folders: list[Path]) -> list[Path]:
 
 
 class _Held:
-    """Wrap an engine, and delay its faults until a moment comes."""
+    """Wrap an engine, and hold its faults back until `moment`."""
 
     def __init__(self, engine: Engine, moment: Moment, own_files: bool) -> None:
         self._engine, self._moment, self._own_files = engine, moment, own_files

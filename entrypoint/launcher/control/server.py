@@ -48,7 +48,7 @@ _AT_ONCE = 64  # connections that are taken in a row, so that those in the kerne
 
 
 class _Channel(HTTPChannel):
-    """Serve one request per connection. What a caller sends after its first request is not read."""
+    """Serve one request per connection. Bytes that follow the first request are not read."""
 
     party: str | None = None
     came: float  # on the monotonic clock, since the other one may be set
@@ -114,7 +114,7 @@ def _listening(address: str, port: int) -> socket.socket:
 
 
 def _has_hung_up(connection: socket.socket) -> bool:
-    """Return whether a caller only checked that we listen."""
+    """Return whether the caller has closed its connection without a request, as a check of the port does."""
     try:
         return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:

@@ -36,7 +36,7 @@ class Rest(State):
     _worked: float = 0.0
 
     def look(self, now: float, patience: float) -> float | None:
-        """Return the seconds for which the process has only served, once they suffice; None while it may work."""
+        """Return how long the process has only served, in seconds; None if that is too short, or while it may work."""
         stat = read_stat(self.pid)
         worked = stat.worked / _TICKS if stat else None
         elapsed = now - self._looked

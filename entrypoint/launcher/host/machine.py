@@ -123,7 +123,10 @@ def groups(controller: str, process: Path = Path("/proc/self")) -> Iterator[list
 
 
 def read(folder: Path, *names: str) -> str:
-    """Return the contents of those of these files that exist: each version of control groups has its own names."""
+    """Return the contents of these files, without those that are missing.
+
+    Each version of control groups has its own names of files.
+    """
     found = ""
     for name in names:
         with contextlib.suppress(OSError):

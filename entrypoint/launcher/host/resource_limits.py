@@ -24,7 +24,7 @@ class Shortage:
         self._reported = False
 
     def note(self, error: Exception) -> bool:
-        """Note that a connection failed. Return whether that is for lack of descriptors."""
+        """Note that a connection failed. Return whether the cause is a lack of file descriptors."""
         if not _of_descriptors(error):
             return False
         now = time.monotonic()

@@ -51,7 +51,7 @@ class Spawner:
             self._environment.update(proxies.spared(self._environment, proxies.addresses_with(found)))
 
     def order(self, rank: int, attempt: int, cpus: int | None, place: tuple[int, ...]) -> dict[str, Any]:
-        """Return the order for a rank that mpirun has started on this host: what it must run (see `ranks.Order`)."""
+        """Return the order for a rank that mpirun has started on this host: its command, environment and folder."""
         if attempt != self.attempt:
             return {"refused": f"attempt {attempt} is over"}
         if self._prepared is None:

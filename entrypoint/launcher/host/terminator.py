@@ -101,7 +101,7 @@ class Terminator:
         return ending is not None and any(stat.pid != self._processes[name].pid for stat in ending.living)
 
     def press(self) -> None:
-        """Check what is left of the processes that are to end, and signal those whose turn it is."""
+        """Check the remaining processes of those that have to end, and signal each one when its turn comes."""
         now = time.monotonic()
         if now < self.look_at:
             return
@@ -160,7 +160,7 @@ class Terminator:
         self._put(events.Swept(left=tuple(descendants.where_it_is(stat) for stat in left)))
 
     def end_the_rest(self, within: float, log: Callable[[str], None]) -> None:
-        """Kill processes that scripts left running, perhaps on purpose: they end with the job. Log what is killed."""
+        """Kill and log processes that scripts left running, perhaps on purpose: they end with the job."""
         self._descendants.look()
         names = [name for name in self._processes if self._is_users(name)]
         left = {

@@ -110,7 +110,7 @@ class Prepared(Value):
 
 
 class Fingerprinted(Value):
-    """Report what must be equal on all hosts, as far as it is known before the prepare step ends."""
+    """Report the values of this host that must be equal on all hosts and are known before the prepare step ends."""
 
     fingerprints: Mapping[str, str]
 
@@ -258,7 +258,7 @@ class Sweep(Value):
 
 
 class Inspect(Value):
-    """Look at what is left of a process that SIGKILL has not ended. Answered by Survived."""
+    """Look at the remaining processes of one that SIGKILL has not ended. Answered by Survived."""
 
     name: str
 

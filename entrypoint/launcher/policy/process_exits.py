@@ -1,4 +1,4 @@
-"""Decide what the end of a process of this host means, and what it means if a process does not end. Pure."""
+"""Decide what follows if a process of this host ends, or if it does not end. Pure."""
 
 from collections.abc import Iterator, Sequence
 from signal import SIGKILL, SIGTERM
@@ -84,7 +84,7 @@ class Ends:
         )  # fmt: skip
 
     def _may_follow(self, exit: Exit, error: str) -> bool:
-        """Return whether a rank's end may follow from another rank's, although its output does not show that."""
+        """Return whether a rank may have ended because of another rank, although its output does not show that."""
         if self.facts.plan.daemon == DAEMONS[PRRTE]:
             return exit.code == LOST_PEER
         return exit.signal == SIGKILL and not error  # mpirun kills the other ranks when one fails

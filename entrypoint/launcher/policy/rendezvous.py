@@ -207,7 +207,7 @@ def meets(hosts: Sequence[str], me: str) -> list[str]:
 
 
 def different(coordinator: str, thing: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return (host, text) of each host with another value than most hosts; in a tie, than the coordinator."""
+    """Return (host, text) of each host that differs from most hosts, or in a tie from the coordinator."""
     counts = Counter(values[host] for host in sorted(values))
     if len(counts) <= 1:
         return []

@@ -60,7 +60,7 @@ class Together:
         self.judged = False  # whether the last verdict is given
 
     def note(self, host: str, line: lines.Line) -> None:
-        """Note a line of a record; raise one of WRONG if it cannot be right."""
+        """Note a line of a record; raise one of WRONG if the line is malformed."""
         match line:
             case lines.ProcessLine() if host in self._hosts:
                 self._start(host)
@@ -148,9 +148,9 @@ class Together:
     # --- verdicts ---
 
     def look(self) -> tuple[bool | None, str] | None:
-        """Return (whether they train together, words) when that has changed, else None.
+        """Return (whether the hosts train together, words) if the verdict has changed, else None.
 
-        In the pair, None means unclear.
+        In the pair, None stands for an unclear verdict.
         """
         if self.judged or self._unseen or len(self._started) < len(self._hosts):
             return None
@@ -220,7 +220,7 @@ class Together:
 
 
 def advice_on(mode: Mode, model: TrainedModel) -> str:
-    """Return what hosts that train alone lack: with the line of the script if it is known, else what the mode needs."""
+    """Return advice for hosts that train alone: it names the script's line if that is known, else the mode's needs."""
     if mode in SCOPES and model.made_at:
         return f"{model.made_at} makes the model outside of {SCOPES[mode]}"
     if mode in SCOPES and model.made > 1 and model.trained_at:

@@ -64,7 +64,7 @@ class Exchanged(State):
         self.__dict__.update(Exchanged(**kept).__dict__)
 
     def advance(self, steps: float, model: TrainedModel) -> None:
-        """Note the steps until now, and judge what was exchanged since the last look."""
+        """Note the steps until now, and judge the exchange since the last look."""
         self.steps = steps
         seconds, before, count = self._look
         if self.seconds - seconds < LOOK_SECONDS:

@@ -16,7 +16,7 @@ PLACES = ("HOST_ADDRESSES", "PORT_", "CONTROL_PORT", "SSH_PORT", "RUN_DIR", "SUM
 
 @dataclass
 class Gathered:
-    """Collect what happened to one host by its record. Times are seconds since the epoch."""
+    """Collect the events of one host from its record. Times are seconds since the epoch."""
 
     began: float = 0.0
     last: float = 0.0  # time of its last line

@@ -120,7 +120,7 @@ def replay(records: Mapping[str, bytes], only: str | None) -> int:
 
 
 def once_more(records: Mapping[str, bytes], program: str) -> list[str]:
-    """Return the arguments of `entrypoint local` that run the job again, with the same faults at the same times."""
+    """Return the arguments of `entrypoint local` that repeat the job, with the same faults at the same times."""
     readable = read_all(records)
     first = next(iter(readable.values()))
     job, _ = rebuild(first.described, int(first.about.gpus or 0))
