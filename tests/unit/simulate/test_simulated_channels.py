@@ -129,7 +129,7 @@ def keys(channel: LocalChannel, *where: int) -> list[str]:
     return [entry.key for entry in channel.of_host(*where)]
 
 
-def test_objects_are_dealt_to_hosts_in_order_of_keys(rows):
+def test_objects_are_distributed_to_hosts_in_order_of_keys(rows):
     assert keys(pipe(rows), 1, 2) == KEYS
     sharded = pipe(rows, distribution=SHARDED)
     assert [keys(sharded, rank, 2) for rank in range(2)] == [["B", "a/z", "b"], ["a/y", "a0"]]

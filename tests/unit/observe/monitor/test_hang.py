@@ -212,7 +212,7 @@ def test_process_starved_of_cpu_counts_as_working():
     assert signs.still(10, least=1)["a"][1] > 0.9
 
 
-def test_work_before_the_window_does_not_count():
+def test_cpu_use_before_the_averaging_window_does_not_count():
     signs = LastSigns(window=20)
     for now in range(61):
         look(signs, now, cpu=1.0 if now < 40 else 0.0)

@@ -104,7 +104,7 @@ class TestColumns:
         assert columns.between(columns.per_second(("cpu",)), 0, 999) == pytest.approx([3.0] * 16)
         assert columns.levels(("memory",))[-1] == 999
 
-    def test_use_before_the_start_is_left_out(self):
+    def test_resource_use_before_the_job_start_is_left_out(self):
         columns = Columns(1.0, 8)
         columns.add(-3.0, -1.0, {("cpu",): 1.0}, {})
         assert columns.total(("cpu",)) == 0
