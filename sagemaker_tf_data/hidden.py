@@ -25,7 +25,7 @@ def data(pattern: str) -> str:
 
 
 def tell(channel: str, folder: Path, left_out: Sequence[str]) -> None:
-    """Log which files are left out, once for each folder."""
+    """Log the files that are left out, once for each folder."""
     if left_out and folder not in _told:
         _told.add(folder)
         LOGGER.warning("channel '%s': %s", channel, listed(left_out))

@@ -102,7 +102,10 @@ def ended_well(case: Case, marks: Iterable[Mark], endings: list[Ending], killed:
 
 
 def log_measures(logs: Mapping[str, str], wanted: int, began: float) -> dict[str, float]:
-    """Return measures. `logs`: by host, each line after the engine's time. `wanted`: lines printed from `began` on."""
+    """Return the measures of a job's log.
+
+    `logs`: the lines of each host, each behind the engine's time. `wanted`: lines printed from `began` on.
+    """
     whole, wrong, unlabelled, last = 0, 0, 0, began
     for log in logs.values():
         for line in log.splitlines():

@@ -117,7 +117,7 @@ def test_measured_facts_are_compared_with_assumptions_about_sagemaker():
     assert found["/dev/shm has at least 64 MiB"].so is None
 
 
-def test_seconds_of_a_job_are_measured():
+def test_times_of_an_acceptance_job_are_measured():
     phases = [{"Status": "Training", "StartTime": BEGUN}]
     job = ran("single", ("algo-1", 3, "a"), ("algo-2", 9, "b"), SecondaryStatusTransitions=phases,
               TrainingEndTime=BEGUN + timedelta(seconds=40), BillableTimeInSeconds=80)  # fmt: skip

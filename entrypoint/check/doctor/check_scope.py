@@ -275,7 +275,7 @@ class Scopes:
     def _of_argument(
         self, source: SourceFile, node: ast.Name, depth: int, within: bool
     ) -> list[tuple[SourceFile, ast.AST]]:
-        """Return the same as `made` for a parameter: judge the argument that each caller passes."""
+        """Judge a parameter as `made` does, by the argument that each caller passes."""
         function = source.function_of(node)
         if function is None:
             return []

@@ -144,7 +144,7 @@ class ThisHost:
         return lost_child(output)
 
     def _failure_of(self, spec: ProcessSpec, exit: Exit) -> str:
-        """Return what the user's program wrote to the failure file; "" if one of several may have written it."""
+        """Return the failure file's text if only this process of the user can have written it; else ""."""
         alone = sum(each.duty.is_users for each in self._specs.values()) == 1
         if exit.clean or exit.signal is not None or not (spec.duty.is_users and alone):
             return ""
@@ -180,7 +180,7 @@ class ThisHost:
         return event
 
     def forget_ended(self, happened: Sequence[Event]) -> None:
-        """Forget processes whose end, or what is left of them, is reported to the policy now.
+        """Forget processes whose end is reported to the policy now, or that SIGKILL did not end.
 
         A process may have ended before it was terminated. Its descendants are reported before its own end.
         """

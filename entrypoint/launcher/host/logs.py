@@ -104,7 +104,7 @@ class Log:
             return self._tails.get(process, Tail()).whole(unfinished).decode("utf-8", "replace")
 
     def drain(self, process: str | None = None) -> None:
-        """Read what was printed until now (by one process), whether or not it can be written.
+        """Read all output until now, of one process or of all, even if it cannot be written yet.
 
         It reads as much as a pipe can hold, not until its end: an orphan may keep it open, and print, for ever.
         """
@@ -116,7 +116,7 @@ class Log:
         self._sink.hand_over()
 
     def hold_up_no_more(self, process: str) -> None:
-        """Read what a process prints from now on, even if nobody reads our stdout and the output is lost."""
+        """Never block a process from now on: read its output even if our stdout is not read and the output is lost."""
         with self._lock:
             for pipe in self._pipes.values():
                 pipe.may_lose = pipe.may_lose or pipe.owner == process

@@ -66,7 +66,7 @@ class Spawner:
         return {"argv": self._command(spec), "env": env, "cwd": str(spec.cwd)}
 
     def log_parts(self) -> None:
-        """Log which threads and GPUs our processes are given; nothing is logged if none are set."""
+        """Log the numbers of threads and the GPUs of our processes; log nothing if none are set."""
         parts: dict[str, list[str]] = {}
         for spec in self._plan.on(self._job.cluster.me.name):
             if part := self._machine.part_of(spec, self._environment):

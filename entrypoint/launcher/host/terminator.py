@@ -65,14 +65,17 @@ class Terminator:
         return self._look_at if self._endings or self._sweeping_until is not None else inf
 
     def look_soon(self) -> None:
-        """Check soon: what has ended may have been the last process to wait for, or may have left others."""
+        """Check soon: the process that ended may have been the last to wait for, or may have left others."""
         self._look_at = 0.0
 
     def look(self) -> None:
         self._descendants.look()
 
     def ask(self, name: str, grace: float) -> None:
-        """Send SIGTERM to the process group of a process, unless it could not be started, which is reported anyway."""
+        """Send SIGTERM to the process group of a process.
+
+        A process that could not be started gets no signal; its end is reported anyway.
+        """
         if name in self._processes:
             now, ending = time.monotonic(), self._ending(name, grace)
             ending.asked, ending.asked_tick = now, time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS

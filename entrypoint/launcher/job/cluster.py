@@ -1,4 +1,4 @@
-"""Hold the hosts of the job in rank order, with the part of each host, and which of them this host is."""
+"""Hold the hosts of the job in rank order, the part of each host, and this host's place among them."""
 
 import ipaddress
 from functools import cached_property

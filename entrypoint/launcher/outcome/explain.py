@@ -185,7 +185,7 @@ def _of_signal(lines: list[str], number: int) -> Reason:
 
 
 def _crash(_: Exit, printed: PrintedOutput) -> Reason | None:
-    """Find the last words of a C library, an interpreter or Open MPI."""
+    """Find the last message of a C library, an interpreter or Open MPI before a crash."""
     return fatal(printed.lines, NEAR_LINES) or mpi_error(printed.lines)
 
 

@@ -149,7 +149,7 @@ def said_by_child(chain: Chain, meaningful: Sequence[str]) -> str:
 
 
 def _went_on(exit: Exit, chain: Chain, printed: PrintedOutput) -> bool:
-    """Return whether the program, or its shell, went on after an exception and ended for another reason."""
+    """Return whether the program, or its shell, continued after an exception and ended for another reason."""
     rest = printed.lines[chain[-1].last + 1 :]
     if printed.lines_after(chain) == float("inf"):
         return True

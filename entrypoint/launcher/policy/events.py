@@ -176,7 +176,7 @@ class Looked(Value):
 
 
 class Resting(Value):
-    """Report scripts whose processes only serve: (process, seconds for which it must go on doing so)."""
+    """Report scripts whose processes only serve: (process, seconds for which it must continue to serve)."""
 
     found: tuple[tuple[str, float], ...]
 

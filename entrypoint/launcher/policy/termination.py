@@ -158,7 +158,10 @@ class Termination:
         yield events.Finish(outcome=facts.outcome)
 
     def _waits(self, settled: Outcome, now: float) -> bool:
-        """Return whether a host is still awaited. It only checks one that was awaited, since every event calls this."""
+        """Return whether another host is still awaited.
+
+        Each event calls this, so the host found last is checked first.
+        """
         lost, gone = self.facts.lost(), self.facts.hosts.is_gone
 
         def is_awaited(host: str) -> bool:

@@ -169,7 +169,7 @@ class Together:
         return None
 
     def at_end(self) -> tuple[bool, str] | None:
-        """Return the verdict on a job that has succeeded, if `look` had none: its hosts trained alone, or None."""
+        """Return the verdict that hosts trained alone, for a successful job without a verdict of `look`; else None."""
         if self._said is not None or self.judged or not self._begun:
             return None
         models = {

@@ -173,7 +173,7 @@ class Feed:
                     ask(begin, LOOP_SECONDS)
 
     def _give_up(self, how: str) -> None:
-        """Log which checks are no longer made. End the job if the settings require one of them."""
+        """Log the checks that are no longer made. End the job if the settings require one of them."""
         from entrypoint.base.errors import ExitCode
         from entrypoint.launcher.outcome.outcome import Cause
         from entrypoint.launcher.policy.events import Found

@@ -20,7 +20,7 @@ Who = tuple[str, str]  # host, process
 
 
 def works(still: lines.Silent, may_spin: bool) -> bool:
-    """Return whether a process works, by its numbers alone. With `may_spin`, its main thread may wait busily."""
+    """Return whether a process works, judged by its CPU use alone. `may_spin`: its main thread may wait busily."""
     if still.cpus - still.waiters - (still.main if may_spin else 0.0) >= WORKS:
         return True
     # A slow, steady loader uses little CPU, but does some work each time it wakes; a poller does next to none.
@@ -121,7 +121,7 @@ class Hangs:
                 self._stands[host, line.process] = at
 
     def look(self, now: float) -> dict[Who, Stand] | None:
-        """Return where each process is, once for each hang, when all stacks are there or COLLECT_SECONDS have passed.
+        """Return where each process stands, once for each hang: with all stacks, or after COLLECT_SECONDS.
 
         Increase `asked` when stacks are needed. If they show that a process works, they are requested again after the
         same number of seconds as at first.

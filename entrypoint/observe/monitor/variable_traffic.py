@@ -120,7 +120,7 @@ class Exchanged(State):
         return self.since <= self._noise(model, self.seconds - self.large_seconds, self.steps - self.large_steps)
 
     def _noise(self, model: TrainedModel, seconds: float, steps: float) -> float:
-        """Return how many bytes in some seconds and steps are too few for gradients."""
+        """Return the number of bytes, in these seconds and steps, up to which traffic is too small for gradients."""
         if model.weights and not self.is_shared:
             return max(FEW, LITTLE * WIDTH_BYTES * model.dense * steps)
         return max(FEW, SILENT * (steps or seconds))
@@ -183,7 +183,7 @@ def _weights(model: TrainedModel) -> float:
 
 
 def yes(hosts: Mapping[str, Exchanged], model: TrainedModel) -> str:
-    """Describe what the hosts exchange, and the size of the model."""
+    """Describe the hosts' exchange, and the size of the model."""
     return f"{_figure(hosts, has_begun=True)}{_of(model, ' for {} weights')}"
 
 

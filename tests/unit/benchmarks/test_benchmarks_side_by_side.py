@@ -80,7 +80,7 @@ def test_time_runs_from_the_fault_and_every_host_must_fail(name, said, endings, 
     assert not ended_well(case, said, [ended("algo-1", 112.0, 0), *endings[1:]], killed)
 
 
-def test_stop_is_right_if_all_scripts_have_saved():
+def test_stop_counts_as_correct_only_if_all_scripts_have_saved():
     case = BY_NAME["stop-ps-2"]
     said, endings = marks(case, first=102.0, heard=105.0, saved=106.0), [ended("algo-1", 108.0), ended("algo-2", 108.5)]
     assert figures(case, said, endings, 104.5) == {"told_s": 1.5, "gone_s": 4.0}

@@ -108,7 +108,7 @@ def test_tensorflow_1_names_are_reported_by_file_and_line(say):
         "from .keras import backend as K\nK.set_session(s)\n",
     ],
 )
-def test_existing_names_are_not_reported(say, text):
+def test_existing_tensorflow_names_are_not_reported(say, text):
     assert say(text) == []
 
 

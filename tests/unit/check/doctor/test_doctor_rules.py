@@ -55,7 +55,7 @@ def test_doctor_rule_gives_exactly_the_expected_findings(rule: str, example: dic
 
 
 @pytest.mark.parametrize("job", ["single", "mpi", "mwms", "ps"])
-def test_right_job_has_no_findings(job: str, tmp_path: Path) -> None:
+def test_correct_job_has_no_findings(job: str, tmp_path: Path) -> None:
     assert look_at(tmp_path, {"script": job, "job": job.replace("single", "one")}).findings == ()
 
 

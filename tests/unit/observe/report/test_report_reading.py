@@ -37,7 +37,7 @@ def test_truncated_record_is_read_to_its_end():
         (lines("nonsense", '["host"]', "[]", "{}", "7", '["host", 1, 2]'), "6 lines could not be understood"),
     ],
 )
-def test_broken_record_is_noted(data, words):
+def test_report_notes_a_broken_record(data, words):
     job = gather({"algo-1": data, "algo-2": trained("algo-2", 2).data})
     assert any(words in note and "algo-1" in note for note in job.notes)
     assert job.outcome["kind"] == "succeeded"
