@@ -98,7 +98,7 @@ class Ratio:
 
 
 def where(runs: Iterable[Run], **of: Any) -> list[Run]:
-    """Return the runs whose fields have these values."""
+    """Return the runs whose fields have the given values."""
     return [run for run in runs if all(run.get(name) == value for name, value in of.items())]
 
 

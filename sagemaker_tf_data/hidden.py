@@ -32,7 +32,7 @@ def tell(channel: str, folder: Path, left_out: Sequence[str]) -> None:
 
 
 def listed(left_out: Sequence[str]) -> str:
-    """Return a text that names what is left out."""
+    """Return a text that names the files that are left out."""
     more = f" and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
     return (
         f"ignored, as they are not data: {', '.join(left_out[:_SHOWN])}{more} (names that begin with . or _, and those "

@@ -135,7 +135,10 @@ def _of_pip(case: Case) -> Iterator[tuple[str, int, str]]:
 
 
 def _line_of(case: Case) -> str:
-    """Return the line of our images whose versions the job has, as far as known; "" if the job has other versions."""
+    """Return the image line, such as 2.14, with the job's versions.
+
+    Return "" if the job is known to have versions of another image.
+    """
     version, tag = tensorflow_of(case.image), case.image.rpartition(":")[2]
     if AWS_IMAGE.match(case.image) or (version and version not in LINES):
         return ""

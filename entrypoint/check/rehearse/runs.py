@@ -31,7 +31,7 @@ OLD = 1.0  # access time that sample files get before a run: 1970
 
 @dataclass(frozen=True, kw_only=True)
 class RunEnd:
-    """Describe how a run ended, as its parent saw it. Times are those of record/lines.py:now."""
+    """Describe the end of a run, as its parent process saw it. Times are those of record/lines.py:now."""
 
     code: int
     began: float

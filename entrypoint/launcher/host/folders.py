@@ -136,7 +136,7 @@ def remove_secrets(paths: Paths) -> None:
 
 
 def _temporary(environment: Mapping[str, str]) -> str:
-    """Return the folder that a program would use for temporary files; "" if there is none."""
+    """Return the folder that a program would choose for temporary files; "" if none is writable."""
     given = [environment.get(name, "") for name in ("TMPDIR", "TEMP", "TMP")]
     return next((place for place in (*given, *TEMPORARY) if place and _is_open(place)), "")
 

@@ -153,12 +153,15 @@ class ThisHost:
         return ""
 
     def _masked_failure(self, most: int) -> str:
-        """Return the beginning of what a script wrote, masked before the cut: half a secret is not recognised."""
+        """Return the beginning of the script's failure file.
+
+        Secrets are masked before the cut, since half a secret would not be recognised.
+        """
         with self.job.paths.failure.open(encoding="utf-8", errors="replace") as file:
             return self.log.secret.mask(file.read(MOST_CHARS))[:most]
 
     def _note(self, event: Noticed) -> Event | None:
-        """Note what an event means for this host. Return the event, unless the policy does not need it."""
+        """Update this host's state by an event. Return the event if the policy needs it, else None."""
         match event:
             case ChildrenChanged():
                 for pid, wait_status in process.reap():

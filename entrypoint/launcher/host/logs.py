@@ -167,7 +167,10 @@ class Log:
                 rested = time.monotonic()
 
     def _wait_for_space(self) -> None:
-        """Leave output in the pipes, which fill up; but read on from processes that are to end."""
+        """Wait until the output buffer has room, and let the pipes fill up.
+
+        Read on from processes whose output may be lost.
+        """
         read = 0
         while self._sink.is_full:
             self._sink.wait_for_space(0 if read else _FULL_SECONDS)
@@ -207,7 +210,7 @@ class Log:
     # --- lines ---
 
     def _emit(self, pipe: _Pipe, lines: bytes) -> None:
-        """Write whole lines. The first begins with what was unfinished until now."""
+        """Write whole lines. The first line begins with the unfinished text of the last read."""
         masked = self.secret.mask_bytes(lines)
         self._tails[pipe.owner].add(masked)
         if pipe.shown:

@@ -29,7 +29,7 @@ _UNLIMITED_BYTES = 1 << 60  # bytes; version 1 writes "no limit" as a number of 
 
 
 class Machine(Value):
-    """Hold what this host may use."""
+    """Hold the CPUs, GPUs and memory that this host may use."""
 
     allowed: int  # CPUs of the affinity mask: by default, a program starts as many threads
     quota: float | None = None  # CPUs' time that the control group may use

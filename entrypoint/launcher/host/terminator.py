@@ -99,7 +99,10 @@ class Terminator:
         self._endings.pop(name, None)
 
     def left_others(self, name: str) -> bool:
-        """Return whether a process that is to end left others. These may still save, so it counts as running."""
+        """Return whether a terminated process has left other processes.
+
+        These may still save, so it counts as running.
+        """
         ending = self._endings.get(name)
         return ending is not None and any(stat.pid != self._processes[name].pid for stat in ending.living)
 

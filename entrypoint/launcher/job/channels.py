@@ -54,7 +54,10 @@ class Channel(Value):
 
 
 class Reader(Value):
-    """Hold a training process's place, which decides what it reads. `hosts`: how many hosts have its local rank."""
+    """Hold a training process's place, which determines its shards.
+
+    `hosts`: the number of hosts with its local rank.
+    """
 
     size: int
     rank: int

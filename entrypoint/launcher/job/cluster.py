@@ -8,7 +8,7 @@ from entrypoint.base.values import Value
 
 
 class Part(StrEnum):
-    """Name what a host does in the job, in rank order. All hosts train, unless instance groups have other parts."""
+    """Name a host's part in the job, in rank order. All hosts train, unless instance groups have other parts."""
 
     TRAINS = "trains"  # runs scripts, workers or ranks; also parameter servers, if no host SERVES
     SERVES = "serves"  # runs parameter servers only

@@ -48,7 +48,7 @@ _STEPS = (":", ",")  # ends of a line that continues in the next one
 
 
 class PrintedOutput:
-    """Hold what a program has printed, with the exceptions in it."""
+    """Hold the output of a program, with the exceptions in it."""
 
     def __init__(self, lines: list[str], arguments: Sequence[str] = ()) -> None:
         found = tracebacks(lines)
@@ -255,7 +255,10 @@ def _of_hydra(lines: Sequence[str]) -> str:
 
 
 def _whole(lines: Sequence[str], start: int) -> Found:
-    """Return a message of one or more lines: it goes on if a line leads on to the next, or the next is indented."""
+    """Return (message, index of its last line).
+
+    The message continues on indented lines, and after lines that introduce more.
+    """
     end = start
     while end + 1 < len(lines) and (_MORE.match(lines[end + 1]) or (lines[end].endswith(_STEPS) and lines[end + 1])):
         end += 1

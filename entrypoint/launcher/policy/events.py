@@ -101,7 +101,7 @@ class Listening(Value):
 
 
 class Prepared(Value):
-    """Report what the prepare step found in the user's code and the software around it."""
+    """Report the prepare step's findings about the user's code and the software around it."""
 
     flags: frozenset[str]
     fingerprints: tuple[tuple[str, str], ...] = ()
@@ -282,7 +282,7 @@ class Knock(Value):
 
 
 class TakeInventory(Value):
-    """List what this host leaves in the folders that SageMaker packs. Answered by Inventoried."""
+    """List this host's files in the folders that SageMaker packs. Answered by Inventoried."""
 
 
 class WritePublicKeys(Value):

@@ -19,7 +19,7 @@ PAUSE_SECONDS = 2.0  # seconds: a longer gap between two events means that this 
 
 
 class Liveness:
-    """Watch the hosts. It remembers only the time of its last check, and until when no check is due."""
+    """Watch the hosts. The only state is the times of past checks and of the next one."""
 
     def __init__(self, facts: Facts, settings: Settings, now: float) -> None:
         self.facts, self.hosts, self.settings = facts, facts.hosts, settings

@@ -28,7 +28,7 @@ LOOK_WAITING_SECONDS = 1.0  # seconds between two looks at that: the reports of 
 
 
 class Ends:
-    """Decide what the exits of processes mean. It remembers only when to check again, and what it has logged."""
+    """Decide what follows from the exits of processes. The only state is the next time to check and what was logged."""
 
     def __init__(self, facts: Facts, settings: Settings, starting: Starting, now: float) -> None:
         self.facts, self.settings, self.starting = facts, settings, starting
@@ -159,7 +159,7 @@ class Ends:
         return self.facts.rests() is not None if host == self.facts.host else report.done or report.rests is not None
 
     def _watch_the_chief(self, now: float) -> None:
-        """Blame a chief whose session waits for ever for a server that its code does not start."""
+        """Blame a chief whose session waits for a server that its own code never starts."""
         facts = self.facts
         if Flag.TF1_TRAIN not in (facts.flags or ()) or facts.attempt.causes or not facts.phase.is_active:
             return

@@ -55,7 +55,7 @@ class Rendezvous:
                 yield events.Say(message=line)
 
     def note_fingerprints(self, host: str, fingerprints: Mapping[str, str], now: float) -> Iterator[Action]:
-        """Compare, on the coordinator, what must be the same on all hosts. Blame a host that differs."""
+        """Compare the hosts' fingerprints on the coordinator, which must be equal. Blame a host that differs."""
         facts = self.facts
         for thing, value in fingerprints.items():
             values = self._fingerprints.setdefault(thing, {})

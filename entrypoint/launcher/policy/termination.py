@@ -24,7 +24,7 @@ INVENTORY_SECONDS = 2.0  # seconds for the inventory; a disk that does not answe
 
 
 class Termination:
-    """End processes, and then this host. It remembers only what it waits for, and what it has given up."""
+    """End processes, and then this host. The only state is the current waits and the processes that were given up."""
 
     def __init__(self, facts: Facts, settings: Settings, liveness: Liveness) -> None:
         self.facts, self.settings, self.liveness = facts, settings, liveness

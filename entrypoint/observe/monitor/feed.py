@@ -230,7 +230,7 @@ class Feed:
                 self._is_done = True
 
     def finish(self) -> str:
-        """Let the monitor write its rest, and on the coordinator read the other hosts' records; return what went wrong.
+        """Let the monitor finish, and on the coordinator read the other hosts' records; return an error text, or "".
 
         It waits for at most `LEAVES` seconds, and as long again if the monitor was killed: another one then finishes.
         """

@@ -56,7 +56,7 @@ def hangs(all_still: Mapping[Who, lines.Silent | None], stands: Mapping[Who, Sta
 
 
 def missing(stands: Mapping[Who, Stand], stall: lines.Stalled) -> list[Who]:
-    """Return the processes that the others wait for, in the order of docs/monitoring.md; all, if none stand out."""
+    """Return the processes that block the others, in the order of docs/monitoring.md; all, if none stand out."""
     groups, missed = _groups(stands), {f"rank {number}" for number in stall.ranks}
     largest = max(groups.values(), key=len, default=[])
     choices = (
@@ -69,7 +69,7 @@ def missing(stands: Mapping[Who, Stand], stall: lines.Stalled) -> list[Who]:
 
 
 def in_words(stands: Mapping[Who, Stand], stall: lines.Stalled) -> str:
-    """Describe where processes are, first those that the others wait for, and what Horovod has printed."""
+    """Describe where processes are, the blocking ones first, and add Horovod's stall warning."""
     lacking = missing(stands, stall)
     groups = sorted(_groups(stands).items(), key=lambda item: (item[1][0] not in lacking, len(item[1])))
     said = []

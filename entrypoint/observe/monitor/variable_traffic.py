@@ -188,7 +188,7 @@ def yes(hosts: Mapping[str, Exchanged], model: TrainedModel) -> str:
 
 
 def no(hosts: Mapping[str, Exchanged], model: TrainedModel, alone: Sequence[str], unseen: bool = False) -> str:
-    """Name the hosts that train alone, and describe what they have exchanged instead of gradients."""
+    """Name the hosts that train alone, and describe their exchange, which is no exchange of gradients."""
     first = hosts[alone[0]]
     names = f"{', '.join(alone[:MOST_NAMES])}{' and others' if len(alone) > MOST_NAMES else ''}"
     who = "every host trains" if len(alone) == len(hosts) else f"{names} train{'s' * (len(alone) == 1)}"
@@ -207,7 +207,7 @@ def no(hosts: Mapping[str, Exchanged], model: TrainedModel, alone: Sequence[str]
 
 
 def unclear(hosts: Mapping[str, Exchanged], model: TrainedModel, has_begun: bool) -> str:
-    """Describe what the hosts exchange, which size of model such gradients would have, and what is not known."""
+    """Describe the hosts' exchange, the model's size if this were gradients, and the unknown facts."""
     said = _figure(hosts, has_begun)
     if not has_begun:
         return f"{said}; no step was printed with its loss, so it is not known whether they train"

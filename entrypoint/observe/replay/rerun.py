@@ -63,7 +63,7 @@ def _note_decision(gathered: Gathered, at: float, call: lines.Call) -> None:
 
 
 def faults(records: Mapping[str, Iterable[lines.Line]]) -> Iterator[str]:
-    """Yield the faults for `entrypoint local` that repeat on simulated hosts what was done to these hosts.
+    """Yield faults for `entrypoint local` that repeat the job's external faults on simulated hosts.
 
     A process that ends by itself, with an exit code, is no fault: it will do so again. The moment of a kill is the
     process's last output line if that has a number, such as its step; else so many seconds after the start.

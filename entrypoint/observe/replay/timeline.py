@@ -145,7 +145,7 @@ def compare(then: Mapping[str, bytes], now: Mapping[str, bytes]) -> int:
 
 
 def _ending(records: Mapping[str, bytes]) -> str:
-    """Describe how a job ended, by the first host whose record has its outcome."""
+    """Describe the job's end, from the first host whose record has its outcome."""
     first = _outcome(read_all(records))
     if not (first and (cause := first.cause)):
         return _in_words(first) if first else "no host says"
@@ -154,7 +154,7 @@ def _ending(records: Mapping[str, bytes]) -> str:
 
 
 def _outcome(known: Mapping[str, Recorded]) -> lines.OutcomeLine | None:
-    """Return how the job ended, by the first host whose record has that."""
+    """Return the job's outcome, from the first host whose record has one."""
     return next((each.outcome for each in known.values() if each.outcome), None)
 
 

@@ -277,7 +277,7 @@ def ps_unbalanced(job: JobRecord, threshold: float) -> Iterator[Verdict]:
 
 
 def network(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Find hosts whose traffic stays near its peak while nothing else is busy: the network is their limit."""
+    """Find hosts whose traffic stays near its peak while CPUs and GPUs are little used: the network is their limit."""
     for host, start, end in well_judged(job):
         columns = host.columns
         for way in ("received", "sent"):
