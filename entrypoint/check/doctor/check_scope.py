@@ -183,7 +183,7 @@ class Scopes:
         return any(isinstance(outer, ast.If) and self._is_taken(source, outer, inner) is False for outer, inner in way)
 
     def _may_be_other(self, source: SourceFile, branch: ast.If, inner: ast.AST) -> bool:
-        """Return whether another branch of the condition may make the same call in a scope.
+        """Return whether another branch of the condition may enter a scope.
 
         Code behind a branch that leaves counts as a branch, too.
         """
