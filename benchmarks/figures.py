@@ -74,7 +74,10 @@ class Figure:
 
     @property
     def at_least(self) -> float | None:
-        """Return the median, or the limit if the median is beyond it; None if unknown."""
+        """Return the median.
+
+        If runs were cut before the median was known, return the seconds of the cut; None if unknown.
+        """
         return self.limit if self.median is None and self.bound else self.median
 
 
@@ -95,7 +98,7 @@ class Ratio:
 
 
 def where(runs: Iterable[Run], **of: Any) -> list[Run]:
-    """Return the runs whose fields have these values."""
+    """Return the runs whose fields have the given values."""
     return [run for run in runs if all(run.get(name) == value for name, value in of.items())]
 
 

@@ -238,7 +238,7 @@ def monitor(record: Record) -> list[str]:
 
 
 def pipe(record: Record) -> list[str]:
-    """Show each reader, and how many times as fast as the file in the page cache it is."""
+    """Show each reader's speed, also as a multiple of the file in the page cache."""
     runs, kinds = record["runs"], ("format", "record")
     lines = []
     for of in ({key: run[key] for key in kinds} for run in where(runs, reader="file", round=1)):

@@ -149,7 +149,10 @@ def first_of(*names: str, environ: Mapping[str, str] = os.environ) -> str | None
 
 
 def key_of_readers(name: str | None = None) -> str:
-    """Return `key` for the workers that read the datasets of a chief of parameter servers: they may have groups."""
+    """Return the `key` for the processes that read a dataset.
+
+    A chief's datasets are read by its workers, which may have groups of channels that the chief lacks.
+    """
     return (first_of(name) if name is not None else None) or key(name)
 
 

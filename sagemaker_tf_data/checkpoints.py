@@ -211,7 +211,10 @@ def _names(folder: str) -> list[str]:
 
 
 def _damage(path: str) -> str | None:
-    """Return what is wrong with a checkpoint, or None. Reads all of it: TensorFlow verifies each tensor's checksum."""
+    """Return the fault of a damaged checkpoint, else None.
+
+    Reads all of it: TensorFlow verifies each tensor's checksum.
+    """
     try:
         reader = tf.train.load_checkpoint(path)
         for name in reader.get_variable_to_shape_map():

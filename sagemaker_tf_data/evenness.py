@@ -111,7 +111,7 @@ def _of_this_process(channel: str | None, pattern: str, by: str) -> list[int]:
 
 
 def uneven(of_ranks: Sequence[Sequence[int]], batches: Sequence[int]) -> str:
-    """Return a message with the numbers of the ranks, of 16 ranks at most."""
+    """Return a message with the batches, records and files of each rank, for at most 16 ranks."""
     ranks = [
         f"rank {rank}: {steps} ({records} records, {files} files)"
         for rank, ((records, files), steps) in enumerate(zip(of_ranks, batches, strict=True))

@@ -233,7 +233,7 @@ def write_number(path: Path, number: int) -> None:
 
 @dataclass
 class _Wait:
-    """Log now and then that a wait continues, and end it with DataError after `patience` seconds."""
+    """Log from time to time that a wait continues, and end it with DataError after `patience` seconds."""
 
     patience: float
 

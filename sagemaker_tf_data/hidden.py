@@ -25,14 +25,14 @@ def data(pattern: str) -> str:
 
 
 def tell(channel: str, folder: Path, left_out: Sequence[str]) -> None:
-    """Log which files are left out, once for each folder."""
+    """Log the files that are left out, once for each folder."""
     if left_out and folder not in _told:
         _told.add(folder)
         LOGGER.warning("channel '%s': %s", channel, listed(left_out))
 
 
 def listed(left_out: Sequence[str]) -> str:
-    """Return a text that names what is left out."""
+    """Return a text that names the files that are left out."""
     more = f" and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
     return (
         f"ignored, as they are not data: {', '.join(left_out[:_SHOWN])}{more} (names that begin with . or _, and those "

@@ -49,7 +49,7 @@ class Teller:
 
     @_harmless
     def mark(self, what: str, seconds: float) -> None:
-        """Add `seconds` to the time of `what`, and one to its number."""
+        """Add `seconds` to the time of the mark named `what`, and one to its count."""
         if self._where:
             sums = self._marks.setdefault(str(what), [0, 0.0])
             sums[0] += 1
@@ -58,7 +58,7 @@ class Teller:
 
     @_harmless
     def metrics(self, values: Mapping[str, Any]) -> None:
-        """Add numbers by name, each replacing an earlier one. Values that are not numbers are dropped."""
+        """Set metrics by name for the next message. A new value replaces the one before; only numbers are sent."""
         if self._where:
             self._metrics.update(_numbers(values))
             self._tell_if_due()
@@ -85,7 +85,10 @@ class Teller:
 
     @_harmless
     def tell(self) -> None:
-        """Send what was collected; if the socket does not accept it, keep it for the next message. Never blocks."""
+        """Send the collected values; if the socket does not accept them, keep them for the next message.
+
+        Never blocks.
+        """
         if not (self._marks or self._metrics or self._weights or self._model):
             return
         self._told = time.monotonic()
@@ -100,7 +103,7 @@ class Teller:
             self._marks, self._metrics, self._weights, self._model = {}, {}, [], {}
 
     def close(self) -> None:
-        """Send what was collected, and close the socket."""
+        """Send the collected values, and close the socket."""
         self.tell()
         if self._socket:
             self._socket.close()

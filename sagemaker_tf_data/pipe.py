@@ -132,7 +132,7 @@ def _pieces(fifo: Fifo, record_format: str) -> Iterator[Any]:
 
 
 def _signature(record_format: str) -> "tuple[tf.TensorSpec, ...]":
-    """Return the signature of a piece: a file and its buffer's size, or an array of records."""
+    """Return the signature of one element: (file, size of its read buffer) for TFRecord, else an array of records."""
     if record_format == "TFRecord":
         return tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64)
     return (tf.TensorSpec([None], tf.string),)

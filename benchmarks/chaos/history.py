@@ -83,7 +83,7 @@ class History:
         return waited + self.stood_still(since, until) + min(AROUND, self.seen.pressure / 4)
 
     def before(self, one: float, other: float) -> bool:
-        """Return whether `one` was so much earlier that all hosts must have received it; both may be infinite."""
+        """Return whether an event at `one` must have reached all hosts before time `other`; either may be infinite."""
         return one < other - NEAR and (other == inf or one < other - NEAR - self.held_up(one, other))
 
     def stood_still(self, since: float, until: float) -> float:
@@ -147,7 +147,7 @@ class History:
         return over - each.at > limit - self.held_up(each.at, over)
 
     def _keeps_from_meeting(self, each: Injected) -> bool:
-        """Return whether a host starts late, or has no name while others (or ssh, in each attempt) look for it."""
+        """Return whether a fault delays the rendezvous: a host starts late, or its name is hidden from hosts or ssh."""
         met = min((deed.at for deed in self.seen.deeds), default=inf)
         again = self.case.mode == "mpi" and self.attempt > 0
         return each.fault.kind == "late" or (each.fault.kind == "hide" and (each.at < met or again))

@@ -1,4 +1,4 @@
-"""Measure what no launcher can be blamed for: seconds in which the machine stood still, or was short of CPUs or disks.
+"""Measure the machine's own delays: seconds in which it stood still, or was short of CPUs or disks.
 
     python machine.py  # a heart: lines UNTIL SECONDS about its gaps, until its stdin ends
 

@@ -1,4 +1,4 @@
-"""Hold the events and observations of a job: values only, for the oracle, or made by tests."""
+"""Hold the events and observations of a job as plain values, from a run or made by a test."""
 
 import re
 from collections.abc import Mapping

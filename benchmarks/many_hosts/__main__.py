@@ -94,7 +94,7 @@ def one_round(hosts: int, number: int, steady: float) -> dict[str, float]:
 
 
 def used(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> float:
-    """Return the used seconds of processor time."""
+    """Return the CPU seconds that these hosts' processes used between two reports."""
     return float(sum(b["cpu"] - a["cpu"] for a, b in zip(before, after, strict=True)))
 
 

@@ -78,7 +78,7 @@ def measured(case: str, side: str, hosts: list[Host]) -> dict[str, Any]:
 
 
 def seen(name: str, side: str, images: dict[str, str]) -> list[Host]:
-    """Run a job until the kernel's reports contain it, at most TRIES times."""
+    """Run a job again until the kernel has reported all its processes, at most TRIES times; return its hosts."""
     for left in reversed(range(TRIES)):
         try:
             return run(name, side, images)

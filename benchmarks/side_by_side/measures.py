@@ -86,7 +86,11 @@ def _of_hang(by_name: dict[str, list[float]], endings: list[Ending], over: float
 
 
 def ended_well(case: Case, marks: Iterable[Mark], endings: list[Ending], killed: str | None) -> bool:
-    """Return whether all hosts ended rightly: with 0 after a success, else not with 0; after SIGTERM, with a save."""
+    """Return whether all hosts ended correctly.
+
+    After a success: exit code 0 and all last marks. After a failure or a hang: no exit code 0. After SIGTERM: all
+    scripts have saved.
+    """
     codes = [ending.exit_code for ending in endings if ending.host != killed]
     if None in codes:
         return False
@@ -98,7 +102,10 @@ def ended_well(case: Case, marks: Iterable[Mark], endings: list[Ending], killed:
 
 
 def log_measures(logs: Mapping[str, str], wanted: int, began: float) -> dict[str, float]:
-    """Return measures. `logs`: by host, each line after the engine's time. `wanted`: lines printed from `began` on."""
+    """Return the measures of a job's log.
+
+    `logs`: the lines of each host, each behind the engine's time. `wanted`: lines printed from `began` on.
+    """
     whole, wrong, unlabelled, last = 0, 0, 0, began
     for log in logs.values():
         for line in log.splitlines():

@@ -100,7 +100,10 @@ def asked() -> dict[str, Asked]:
 
 
 def call(case: Case) -> str:
-    """Return the code that a user would write: the SDK's -np has all ranks, and --map-by places them on hosts."""
+    """Return the case's SDK code as a user would write it.
+
+    For mpirun, the SDK's -np is the number of all ranks, so --map-by spreads the ranks over the hosts.
+    """
     how = ""
     if case.mode == "mpi":
         dealt = ["--map-by", f"ppr:{case.ranks}:node"]

@@ -1,4 +1,4 @@
-"""Select the runs of `--quick`, and its failures: only those that cannot be noise. Pure."""
+"""Select the runs of `--quick`, and list the failures that noise cannot explain. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import replace

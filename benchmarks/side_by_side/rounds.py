@@ -30,7 +30,7 @@ def waits_in_its_tail(case: Case) -> bool:
 
 
 def one_round(due: Iterable[tuple[Case, str]], do: Do, waits: Callable[[Case], bool] = waits) -> Iterator[Run]:
-    """Yield the results of a round. `due`: cases and sides to run, in order."""
+    """Run the cases and sides in `due`, and yield their results. The runs that `together` makes come last."""
     due = list(due)
     for case, side in due:
         if not waits(case):

@@ -1,4 +1,4 @@
-"""Describe a result of a check: how bad it is, what was found, what to do, and in which file and line."""
+"""Describe a result of a check: severity, finding, advice, and its place in a file."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -24,7 +24,7 @@ STDERR_SECONDS = 0.5  # to write to stderr what stdout did not take
 
 
 def log_evidence(supervisor: Supervisor, outcome: Outcome, log: Log) -> None:
-    """Log and write the evidence of the end, if it was no success, the times and the summary."""
+    """Log and write the times and the summary of a job, and the evidence of its end unless it succeeded."""
     facts, paths, now = supervisor.facts, supervisor.job.paths, time.monotonic()
     complaints = []
     if outcome.kind is not Kind.SUCCEEDED:
@@ -43,7 +43,7 @@ def log_evidence(supervisor: Supervisor, outcome: Outcome, log: Log) -> None:
 
 
 def in_short(facts: Facts, outcome: Outcome) -> list[str]:
-    """Return lines for the log: what went wrong, and how each process ended."""
+    """Return the log's lines about the causes of failure and the end of each process."""
     noted = [*facts.history, *facts.attempt.causes]
     if outcome.cause is None or (len(noted) <= 1 and not facts.others):
         return []  # the cause is all that is known

@@ -146,7 +146,7 @@ def _send(job: Job, outcome: Outcome, attempt: int, within: float, enough: Calla
 
 
 def end_without_log(error: Exception, signals: list[int]) -> int:
-    """Return the exit code if the log could not be opened, or if its last lines failed."""
+    """End the job on all hosts if the log could not be opened or its last lines failed; return the exit code."""
     base, stdout = places.base_folder(), Sink(1)
     host = this_host(base) or os.environ.get("HOSTNAME", "this host")
     mask = Secrets(os.environ).mask

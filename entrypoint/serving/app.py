@@ -44,7 +44,7 @@ def cost(pieces: Iterable[bytes], most: int, is_csv: bool = False) -> int:
 
 
 class Memory:
-    """Count bytes that are in use."""
+    """Limit the memory that requests take: a request waits until enough bytes are free."""
 
     def __init__(self, most: int) -> None:
         self._most, self._used, self._changed = most, 0, threading.Condition()

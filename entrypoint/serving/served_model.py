@@ -118,7 +118,7 @@ def _through_keras(tf: Any, path: Path) -> Any:
 
 
 class TensorFlowModel:
-    """Call the model's functions, by several threads at once; TensorFlow computes without Python's lock."""
+    """Call the model's functions from several threads at once; TensorFlow releases Python's GIL while it computes."""
 
     def __init__(self, found: FoundModel, loaded: Any, signatures: Mapping[str, Signature]) -> None:
         self.name, self.version, self.signatures = found.name, found.version, signatures

@@ -35,7 +35,7 @@ class Terminal:
         self.write(lines)
 
     def state(self, host: str, state: str) -> None:
-        """Show that a host is in another state."""
+        """Show a host's new state."""
 
     def tick(self) -> None:
         """Show how much time has passed."""

@@ -41,7 +41,10 @@ def first(code: UserProgram) -> Place | None:
 
 
 def _read(code: UserProgram) -> Running:
-    """Return the program and all that it may import or name, at any place of the code, without code that never runs."""
+    """Return the code that may run: the program, and the files that it may import or name anywhere.
+
+    Statements that never run are left out.
+    """
     programs = [code.main] if code.program in code.by_name else list(code.sources)
     ends = defaultdict[str, list[SourceFile]](list)  # the files by each end of their paths
     for source in code.sources:
@@ -105,7 +108,10 @@ def _uses_keras(nodes: Iterable[ast.AST]) -> bool:
 
 
 def _is_others(call: ast.Call, source: SourceFile, nodes: list[ast.AST], own: set[str]) -> bool:
-    """Return whether the object of a call is no Keras model. `own`: classes of the code that define `fit`."""
+    """Return whether a call's object is something else than a Keras model.
+
+    `own`: the program's classes that define `fit`.
+    """
     assert isinstance(call.func, ast.Attribute)
     on = call.func.value
     if isinstance(on, ast.Name) and on.id == "self":

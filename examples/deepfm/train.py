@@ -98,7 +98,10 @@ def eval_task(args):
 
 
 def infer_task(args):
-    """Predict clicks: write a file of probabilities for each file of rows. Horovod's ranks share the files."""
+    """Predict clicks: write a file of probabilities for each file of rows.
+
+    Horovod's ranks divide the files among them.
+    """
     rows = data.for_inference()
     model = earlier(args)
     if rows.pipe:

@@ -160,7 +160,7 @@ def evaluation_batches(split, args, images):
 
 
 def path_of(split, image):
-    """Return the path of an image, both as tensors."""
+    """Return an image's path as a string tensor. `image` is a tensor with the image's number."""
     path = tf.numpy_function(lambda number: split.path(int(number)).encode(), [image], tf.string, stateful=False)
     return tf.ensure_shape(path, [])
 

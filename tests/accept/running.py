@@ -118,7 +118,11 @@ class Run:
         return time.monotonic() >= job.hold_until
 
     def _may_follow(self, job: Job, first: Job) -> bool:
-        """Return whether the case has ended that this job has to follow."""
+        """Return whether `job` may start after `first`, which it follows.
+
+        `first` must have ended, and its warm pool must be available if it keeps one. Finish `job` if it can never
+        start.
+        """
         if not first.done:
             return False
         if first.not_run:

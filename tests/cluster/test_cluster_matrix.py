@@ -92,7 +92,7 @@ def test_cell_of_the_matrix_trains_or_logs_the_reason(
 @pytest.mark.skipif(LINE != JAX_LINE, reason="the image of another line has no jax")
 @pytest.mark.usefixtures("of_line")
 @pytest.mark.parametrize("api", ON_JAX)
-def test_a_library_of_jax_trains(image: str, tmp_path: Path, api: str) -> None:
+def test_jax_library_trains_on_two_hosts(image: str, tmp_path: Path, api: str) -> None:
     options: dict[str, Any] = {"environment": {**BUSY, "ENTRYPOINT_MODE": "jax"}, "hyperparameters": {"api": api}}
     if needed := ON_JAX[api][1]:
         # The pins of the image: what it has stays as it is.

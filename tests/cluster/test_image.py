@@ -93,7 +93,7 @@ def test_commands_of_sagemakers_own_scripts_are_on_the_path(image: str) -> None:
 # ---- what is in it
 
 
-def test_versions_are_the_pinned_ones(image: str) -> None:
+def test_installed_versions_equal_the_pins(image: str) -> None:
     listed = json.loads(inside(image, "pip", "list", "--format", "json").stdout)
     found = {each["name"].lower().replace("_", "-").replace(".", "-"): each["version"] for each in listed}
     assert found.pop("sagemaker-tf-entrypoint")
@@ -131,7 +131,7 @@ def test_constraints_of_the_image_pin_packages_built_together(image: str) -> Non
     assert sum(line.startswith(("tensorflow==", "tensorflow-cpu==")) for line in lines) == 2
 
 
-def test_bytecode_is_fresh(image: str) -> None:
+def test_cached_bytecode_matches_the_sources(image: str) -> None:
     """A cached module whose source looks newer would be compiled at each start of each container."""
     program = (
         "import pathlib, sys, importlib.util as u, struct\n"

@@ -156,7 +156,7 @@ def telling_lines(bundle: bytes) -> set[bytes]:
 
 
 def test_no_layer_holds_a_credential(image: str) -> None:
-    """`docker save` contains every layer, so also files that a later layer covers or removes."""
+    """The search covers every layer of `docker save`, with the files that a later layer covers or removes."""
     found, files = search(image, private_certificates())
     assert files > 10_000
     assert not [find for find in found if not is_harmless(find)]

@@ -38,7 +38,7 @@ def code(tmp_path):
 
 
 def host_pid(run: Run, number: int) -> int:
-    """Return the launcher's pid of a simulated host, by the folder in its environment; 0 if there is none."""
+    """Return the pid of a simulated host's launcher, by SAGEMAKER_BASE_DIR in its environment; 0 if there is none."""
     mark = f"SAGEMAKER_BASE_DIR={run.ml(number)}\0".encode()
     for entry in Path("/proc").glob("[0-9]*"):
         try:

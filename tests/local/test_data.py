@@ -1,4 +1,4 @@
-"""Test sagemaker_tf_data where it needs real processes: code in the servers of other hosts."""
+"""Test sagemaker_tf_data with real processes: TensorFlow servers that read a chief's datasets, and mirrored workers."""
 
 import json
 

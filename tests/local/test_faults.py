@@ -157,7 +157,7 @@ for number in range(600):
 """
 
 
-def test_full_folder_keeps_its_files(local, netns, tmp_path):
+def test_disk_full_fault_keeps_earlier_files_and_is_cleaned_up(local, netns, tmp_path):
     run = local(netns, program=FILLS, count=2, faults=["fill algo-2:output when 'worker/1] written'"])
     run.must_end(1, 1, 1, cause="algo-2 worker/1 (exit code 1): OSError: [Errno 28] No space left on device")
     assert (run.ml(2) / "output/data/before").read_text() == "before"

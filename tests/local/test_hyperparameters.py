@@ -100,7 +100,7 @@ def test_too_long_argument_is_refused_before_any_process_starts(hosts, hyperpara
 
 
 def test_script_gets_an_argument_of_the_greatest_length(hosts):
-    """Masking these values takes no time. An earlier pattern for passwords in URLs took minutes for each."""
+    """The launcher masks long values at once. An earlier pattern for passwords in URLs took minutes for each."""
     values = {"text": "x" * LONGEST, "sagemaker_text": "https://me:" * 1_000_000}
     job = hosts(1, code=IN_PYTHON, hyperparameters=wire(values))
     job.must_end(0)

@@ -40,7 +40,7 @@ def test_one_group_runs_ranks_and_the_other_runs_servers(grouped):
         assert (job.folder / "trained-algo-4").exists()
 
 
-def test_servers_outside_the_distribution_finish_their_work(grouped):
+def test_scripts_outside_the_distribution_save_without_sigterm(grouped):
     job = grouped({"saves": "true"})
     job.must_end(0)
     for number in (1, 2):

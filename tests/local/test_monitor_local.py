@@ -232,7 +232,7 @@ class TestHangs:
         assert "no progress" not in job[1].log
 
     def test_write_to_an_unread_pipe_is_reported_as_a_hang(self, hosts):
-        """An earlier end of the monitor does not change this."""
+        """The hang is reported even if the monitor was killed before."""
         job = hosts(1, code=FULL_PIPE, **FAILS_SOON)
         job.says("begins", host=1)
         kill_monitors(job, 1)

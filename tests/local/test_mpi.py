@@ -36,7 +36,7 @@ def options(words: str) -> dict[str, str]:
 
 
 def told(job) -> list[dict]:
-    """Return what the ranks wrote, in rank order, with the host whose tree holds it."""
+    """Return the ranks' JSON files in rank order. `tree` is the host in whose folder the file was."""
     found = [
         {**json.loads(path.read_text()), "tree": name}
         for name, host in job.hosts.items()

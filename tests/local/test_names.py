@@ -91,7 +91,7 @@ def test_ssh_of_the_next_attempt_waits_until_a_name_resolves(local):
 ADDRESSES = {"algo-1": "fd00:0:0:1::1", "algo-2": "fd00:0:0:1::2"}
 
 
-def test_hosts_with_addresses_of_ipv6_alone_find_one_another(local):
+def test_hosts_with_only_ipv6_addresses_find_one_another(local):
     """Programs that receive addresses instead of names get the notation that TensorFlow reads."""
     script = "import os\nprint(os.environ['TF_CONFIG'], flush=True)\n"
     run = local(script, "--ip", "6", env={"ENTRYPOINT_HOST_ADDRESSES": json.dumps(ADDRESSES)})

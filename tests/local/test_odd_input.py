@@ -27,7 +27,7 @@ CHANNELS = {
 
 
 @pytest.mark.parametrize("mode", ["single", "mpi"])
-def test_job_with_all_odd_settings_runs(hosts, mode):
+def test_job_with_all_unusual_settings_runs(hosts, mode):
     job = hosts(
         1,
         "tells.py",

@@ -120,7 +120,7 @@ def test_report_page_fits_a_telephone(browser, tmp_path):
     assert int(re.search(r'data-wide="(\d+)"', shown.dom)[1]) <= 500
 
 
-def test_single_values_are_figures_and_unknown_values_are_absent(browser, tmp_path):
+def test_report_page_draws_no_chart_for_single_or_unknown_values(browser, tmp_path):
     record = HostRecord(job="smoke")
     record.runs("script", 1.0, 4.6, "script")
     for second in range(1, 6):

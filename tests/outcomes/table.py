@@ -118,7 +118,10 @@ def kind(code: int) -> str:
 
 
 def _cover(cases: tuple[Case, ...]) -> frozenset[str]:
-    """Return names of rows that cover all pairs. Greedily choose the row with most uncovered pairs, on fewest hosts."""
+    """Return the names of rows that together cover all pairs of factors.
+
+    Each turn takes the row with the most uncovered pairs and, of equal rows, the one with the fewest hosts.
+    """
     shows, hosts = {case.name: pairs_of(case) for case in cases}, {case.name: case.hosts for case in cases}
     left, chosen = set().union(*shows.values()), set()
     while left:

@@ -24,7 +24,7 @@ BY_NAME = {case.name: case for case in CASES}
 
 
 def ran(name, *lines, **description):
-    """Return the job of a case that printed these lines: (host, seconds after its start, text)."""
+    """Return the result of a case's job with these log lines: (host, seconds after the job's start, text)."""
     log = [(host, BEGUN.timestamp() + seconds, text) for host, seconds, text in lines]
     return Ran(BY_NAME[name], WHERE.job(BY_NAME[name]), description=description, log=log)
 
@@ -108,7 +108,7 @@ def test_assumptions_on_peers_and_signals_are_judged():
     assert found["when a host ends with 0, the other goes on"].so is None
 
 
-def test_facts_of_a_job_are_compared_with_assumptions():
+def test_measured_facts_are_compared_with_assumptions_about_sagemaker():
     lines = facts(host="algo-1", hostname="algo-1", user=[0, 0], environment={"SM_HOSTS": "[]"})
     found = compared(single=lines)
     assert found["processes run as root"].so
@@ -117,7 +117,7 @@ def test_facts_of_a_job_are_compared_with_assumptions():
     assert found["/dev/shm has at least 64 MiB"].so is None
 
 
-def test_seconds_of_a_job_are_measured():
+def test_times_of_an_acceptance_job_are_measured():
     phases = [{"Status": "Training", "StartTime": BEGUN}]
     job = ran("single", ("algo-1", 3, "a"), ("algo-2", 9, "b"), SecondaryStatusTransitions=phases,
               TrainingEndTime=BEGUN + timedelta(seconds=40), BillableTimeInSeconds=80)  # fmt: skip

@@ -75,7 +75,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("words, wanted, said", WRONG.values(), ids=WRONG)
-def test_wrong_word_error_names_valid_or_nearest_word(capsys, tmp_path, monkeypatch, words, wanted, said):
+def test_error_of_a_wrong_argument_names_valid_or_nearest_words(capsys, tmp_path, monkeypatch, words, wanted, said):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SAGEMAKER_BASE_DIR", str(tmp_path))
     write_files(tmp_path, {"train.py": "", "bad/resourceconfig.json": "{"})

@@ -139,7 +139,7 @@ def is_pure(path: Path) -> bool:
     return any(module(path) == name or module(path).startswith(f"{name}/") for name in PURE)
 
 
-def test_imports_follow_the_map():
+def test_imports_follow_the_layer_map():
     wrong = {}
     for path in FILES:
         if (name := module(path)) not in ("__init__", *WINGS):
@@ -221,7 +221,7 @@ def test_no_module_imports_programs_and_few_import_frameworks():
         assert [each for each in foreign(path) & ONLY_IN.keys() if not name.startswith(ONLY_IN[each])] == [], name
 
 
-def test_only_main_exits_and_reads_the_environment():
+def test_only_module_main_exits_and_reads_the_environment():
     for path in FILES:
         name = module(path)
         if name in EXIT or room(name) in EXIT:

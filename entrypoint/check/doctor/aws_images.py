@@ -1,4 +1,4 @@
-"""Look up in packages.toml which modules our images have, which ones only AWS's have, and which a package brings."""
+"""Read packages.toml: the modules of our images, modules that only AWS's images have, and the modules of packages."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ COMMANDS_OF: dict[str, str] = _TABLES["commands"]["of"]
 
 
 def _of_line(table: dict[str, str], line: tuple[int, int]) -> list[str]:
-    """Return the words for a line of the image; if the table does not have that line, for the nearest one."""
+    """Return the table's words for a line of the image: of that line, else of the one before it, else of the first."""
     lines = {tuple(map(int, name.split("."))): words for name, words in table.items() if name[0].isdigit()}
     return lines[max((each for each in lines if each <= line), default=min(lines))].split()
 
@@ -38,7 +38,7 @@ def modules_of(distribution: str) -> frozenset[str]:
 
 
 def is_known(distribution: str) -> bool:
-    """Return whether these tables list the modules that scripts import of a package."""
+    """Return whether these tables list a package's modules."""
     return distribution in {**_BRING, **_NAMED} or any(distribution in packages.split() for packages in _LINES.values())
 
 
@@ -48,9 +48,9 @@ def ours(line: tuple[int, int]) -> frozenset[str]:
 
 
 def remedy(distribution: str, line: tuple[int, int]) -> str:
-    """Return what to do if the image of a line lacks a module.
+    """Return advice for a module that the image of a line lacks.
 
-    `distribution`: the module's package, "" if it is unknown.
+    `distribution`: the module's package, "" if unknown.
     """
     known = _TABLES["instead"].get(".".join(map(str, line)), {})
     name = distribution or "the package that brings it"

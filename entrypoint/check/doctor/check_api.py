@@ -22,9 +22,9 @@ REGION = re.compile(
 
 
 def of_api(request: Request) -> Iterator[Finding]:
-    """Yield what the API would refuse.
+    """Yield the values that the API would refuse.
 
-    For the description of a job that has run, yield nothing: the API has accepted it.
+    The description of a job that has run yields nothing, since the API has accepted it.
     """
     if "TrainingJobStatus" in request.body or request.local:
         return
@@ -140,7 +140,7 @@ def _of_limits(request: Request) -> Iterator[Problem]:
 
 
 def _of_channels(request: Request) -> Iterator[Problem]:
-    """Yield what is wrong with channels: names used twice, unknown groups, and modes that do not fit their source."""
+    """Yield faults of channels: names used twice, unknown groups, and modes that do not fit their source."""
     channels = list(request.body.get("InputDataConfig") or [])
     groups = {str(each.get("InstanceGroupName")) for each in request.groups}
     for name, count in Counter(str(each.get("ChannelName")) for each in channels).items():
@@ -176,7 +176,7 @@ def _of_channels(request: Request) -> Iterator[Problem]:
 
 
 def _of_image(request: Request) -> Iterator[Problem]:
-    """Yield what is wrong with the address of an image in ECR."""
+    """Yield faults in the address of an image in ECR."""
     registry = request.image.partition("/")[0]
     found = IMAGE.match(request.image)
     if registry.endswith((".amazonaws.com", ".amazonaws.com.cn")) and not found:

@@ -129,7 +129,7 @@ def _unknown(place: Place, key: str, sent: str, options: list[Option]) -> Findin
 
 
 def _sent(key: str) -> str:
-    """Return the option as which a hyperparameter is sent."""
+    """Return the command-line option by which SageMaker passes a hyperparameter."""
     return f"--{key}" if len(key) > 1 else f"-{key}"
 
 
@@ -168,7 +168,7 @@ def _of_values(case: Case, options: list[Option]) -> Iterator[Finding]:
 
 
 def _wanted(use: Use, value: str) -> str:
-    """Return what an option accepts, if it refuses this value; "" if it may accept it."""
+    """Describe the values that an option accepts, if it refuses this value; "" if it may accept this value."""
     kind, choices = use.argument("type"), use.argument("choices")
     if value.startswith("-") and len(value) > 1 and " " not in value and not re.fullmatch(r"-\d+|-\d*\.\d+", value):
         return "a value, and takes what begins with - for an option"
@@ -252,9 +252,9 @@ def _of_channels(case: Case) -> Iterator[Finding]:
 
 
 def _needed(code: UserProgram, names: str, of: str = "") -> Iterator[tuple[str, Place]]:
-    """Yield the variables, of those that match `names`, that the script reads without handling their absence.
+    """Yield the variables that match `names` and that the script reads without handling their absence.
 
-    `of`: the mapping of which they have to be items.
+    `of`: a mapping; its items count, but not the items of other mappings.
     """
     for source, node, found in code.strings(names):
         outer = source.parents.get(node)

@@ -183,7 +183,7 @@ def _asks_who(source: SourceFile, test: ast.AST) -> bool:
 
 @functools.lru_cache(maxsize=500)
 def _names_of_who(source: SourceFile) -> str:
-    """Return a pattern of the names that identify a process in a file: the usual ones, and those assigned from them."""
+    """Return a pattern of a file's names for the process's identity: usual ones, and those assigned from them."""
     who, names = _WHO, set[str]()
     for _ in range(2):  # twice, since a name may be assigned from a name that was
         for node in ast.walk(source.tree):

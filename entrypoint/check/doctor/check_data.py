@@ -182,7 +182,10 @@ def _gathered(case: Case, use: Use, number: int) -> bool:
 
 
 def _first_step(source: SourceFile, node: ast.AST, number: int) -> bool | None:
-    """Return True if the first step joins records, False if it separates them; None if it cannot be followed."""
+    """Return whether a dataset's first transformation makes batches of `number` records.
+
+    Return False if it makes other batches, shards or shuffles; None if the dataset cannot be followed through the code.
+    """
     outer = source.parents.get(node)
     while isinstance(outer, ast.Attribute):
         call = source.parents.get(outer)

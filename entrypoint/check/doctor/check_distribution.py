@@ -31,7 +31,7 @@ _LEARNS_JAX = (".grad", ".value_and_grad", ".fit", ".apply_updates")
 
 
 def of_code(case: Case) -> Iterator[Finding]:
-    """Yield what prevents the processes of a job from training together."""
+    """Yield faults that keep a job's processes from training together."""
     yield from _of_strategies(case)
     yield from _of_gpus(case)
     imported = case.code.first(*api.HOROVOD, kind=UseKind.IMPORT)

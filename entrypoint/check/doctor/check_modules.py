@@ -114,7 +114,7 @@ def _beside(folder: Path) -> Iterator[str]:
 
 
 def of_shell(case: Case) -> Iterator[Finding]:
-    """Yield what keeps a shell script from starting, on our image or only on AWS's."""
+    """Yield faults that keep a shell script from starting, on our image or only on AWS's."""
     main = case.code.main
     if main.path.suffix != ".sh":
         return
@@ -192,7 +192,10 @@ def _commands_of_python(source: SourceFile) -> Iterator[tuple[str, int, bool]]:
 
 
 def _commands_of_shell(source: SourceFile) -> Iterator[tuple[str, int, bool]]:
-    """Yield the same for each command of a shell script. Leave out commands whose failure the script handles."""
+    """Yield (command, line, whether the script fails without it) for each command of a shell script.
+
+    Leave out commands whose failure the script handles.
+    """
     strict = bool(re.search(r"^\s*set\s+-\w*e|^#!.*\s-\w*e", source.text, re.M))
     text = _HERE_DOCUMENT.sub(lambda found: found[1] + "\n" * found[0].count("\n"), source.text)
     for found in re.finditer(r"^(?:.*\\\n)*.*$", text, re.M):  # a line, with those that continue it

@@ -152,7 +152,7 @@ def _trains(source: SourceFile, attempt: ast.AST) -> bool:
 
 
 def _of_job_start(case: Case) -> Iterator[Finding]:
-    """Yield what the launcher would report when the job starts, found by the launcher's own functions."""
+    """Yield reports that the launcher would make at the job's start, found by the launcher's own functions."""
     settings = case.job.settings if case.job else None
     shim = bool(settings and settings.tf1 is Tf1.SHIM)
     environment = dict(case.environment)

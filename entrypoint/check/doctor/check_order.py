@@ -79,7 +79,7 @@ def _never_run(case: Case) -> Iterator[Finding]:
 
 
 def _computed_before(use: Use) -> Use | None:
-    """Return a call that has TensorFlow compute before the strategy is made, in the same function or module."""
+    """Return a call by which TensorFlow computes before the strategy is made, in the same function or module."""
     source, function = use.source, use.source.function_of(use.node)
     if next(source.guards(use.node), None):
         return None

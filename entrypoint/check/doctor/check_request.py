@@ -1,4 +1,4 @@
-"""Check a request for what SageMaker, the SDK's scripts or our launcher refuse, drop or run differently."""
+"""Check a request for values that SageMaker, the SDK's scripts or our launcher refuse, drop or run differently."""
 
 import re
 from collections.abc import Iterator

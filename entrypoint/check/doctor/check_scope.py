@@ -183,7 +183,7 @@ class Scopes:
         return any(isinstance(outer, ast.If) and self._is_taken(source, outer, inner) is False for outer, inner in way)
 
     def _may_be_other(self, source: SourceFile, branch: ast.If, inner: ast.AST) -> bool:
-        """Return whether another branch may do the same in a scope.
+        """Return whether another branch of the condition may enter a scope.
 
         Code behind a branch that leaves counts as a branch, too.
         """
@@ -234,7 +234,7 @@ class Scopes:
                     yield each, None
 
     def _is_of(self, source: SourceFile, function: Function, where: SourceFile, node: ast.AST) -> bool:
-        """Return whether a call or a name means this function. For `__init__`, the name of its class counts."""
+        """Return whether a call or a name refers to this function. Its class's name refers to `__init__`."""
         name = where.dotted(node.func if isinstance(node, ast.Call) else node)
         before, _, last = name.rpartition(".")
         of = source.parents.get(function)
@@ -255,7 +255,7 @@ class Scopes:
     def made(
         self, source: SourceFile, node: ast.AST, depth: int = 0, *, within: bool = False
     ) -> list[tuple[SourceFile, ast.AST]]:
-        """Return the calls that make a model, if all that may make it are known to run outside of every scope.
+        """Return the calls that make a model, if all possible makers are known to run outside of every scope.
 
         With `within`, return the calls that are known to run in a scope instead.
         """
@@ -275,7 +275,7 @@ class Scopes:
     def _of_argument(
         self, source: SourceFile, node: ast.Name, depth: int, within: bool
     ) -> list[tuple[SourceFile, ast.AST]]:
-        """Return the same as `made` for a parameter: judge the argument that each caller passes."""
+        """Judge a parameter as `made` does, by the argument that each caller passes."""
         function = source.function_of(node)
         if function is None:
             return []

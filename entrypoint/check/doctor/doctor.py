@@ -154,7 +154,7 @@ def _entry_missing(job: Described) -> list[Finding]:
 
 
 def title_of(job: Described) -> str:
-    """Return one line that describes what would run."""
+    """Return the title of the job's plan; without a plan, the job's mode, or a line if our launcher refuses the job."""
     if job.plan is None:
         return "nothing: our launcher refuses it" if job.job is None or job.problems else str(Mode(job.job.mode))
     return job.plan.title

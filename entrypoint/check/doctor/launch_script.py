@@ -193,13 +193,13 @@ def _profiles(path: Path, region: str) -> str:
 
 
 def _told(launched: Launched) -> str:
-    """Return what ended the script; if it only exited with a code, also its last line of output."""
+    """Return how a launch script ended, with its last line of output if it only exited with a code."""
     last = launched.output.splitlines()[-1:] if launched.problem.startswith("it exits") else []
     return clip(" ".join(": ".join([launched.problem, *last]).split()))
 
 
 def of_launch(launched: Launched, shown: str, python: str) -> Iterator[Finding]:
-    """Yield why a launch script fails or submits nothing, and which of its arguments the SDK drops."""
+    """Yield reasons why a launch script fails or submits nothing, and its arguments that the SDK drops."""
     place = Place(file=shown, line=launched.line)
     if launched.missing in _SDK_MODULES:
         yield finding("no-sdk", place, missing=launched.missing, python=python)

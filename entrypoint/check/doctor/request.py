@@ -18,7 +18,7 @@ _SPELLED = {"VolumeSizeInGb": "VolumeSizeInGB", "Hyperparameters": "HyperParamet
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """Hold what a launch script passed to an SDK, as far as its request does not show it."""
+    """Hold the arguments that a launch script passed to an SDK and that its request does not show."""
 
     sdk: str = ""  # v2, v3, or nothing: boto3
     maker: str = ""  # the class
@@ -40,7 +40,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def mappings(value: Any) -> list[Mapping[str, Any]]:
-    """Return the structures of a list, without what is none."""
+    """Return the structures of a list, without other values."""
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list | tuple) else []
 
 

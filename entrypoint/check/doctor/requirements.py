@@ -1,4 +1,4 @@
-"""Find what a program's requirements install, and which of them cannot be met on the job's image.
+"""Find the packages that a program's requirements install, and requirements that the job's image cannot meet.
 
 It reads requirements.txt, SDK v3's file, the arguments of `pip install` in scripts, and the words of setup.py and
 pyproject.toml.
@@ -35,7 +35,7 @@ _QUOTED = re.compile(r"""["']([A-Za-z0-9][\w.-]*)[^"']*["']""")
 
 @dataclass(frozen=True, kw_only=True)
 class Requirements:
-    """Hold what is installed before the script runs."""
+    """Hold the packages that are installed before the script runs."""
 
     modules: frozenset[str] = frozenset()
     commands: frozenset[str] = frozenset()
@@ -47,7 +47,7 @@ class Requirements:
 
 
 def requirements_of(case: Case) -> Requirements:
-    """Return what a program's requirements files install, and which requirements of files and pip calls are refused."""
+    """Return the packages that a program's requirements install, and refused requirements of files and pip calls."""
     files = _files(case)
     calls = list(_of_pip(case)) if _line_of(case) else []
     answer = _resolved(case, files, calls) if files or calls else {"wanted": []}
@@ -135,7 +135,10 @@ def _of_pip(case: Case) -> Iterator[tuple[str, int, str]]:
 
 
 def _line_of(case: Case) -> str:
-    """Return the line of our images whose versions the job has, as far as known; "" if the job has other versions."""
+    """Return the image line, such as 2.14, with the job's versions.
+
+    Return "" if the job is known to have versions of another image.
+    """
     version, tag = tensorflow_of(case.image), case.image.rpartition(":")[2]
     if AWS_IMAGE.match(case.image) or (version and version not in LINES):
         return ""

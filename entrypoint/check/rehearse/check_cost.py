@@ -45,7 +45,7 @@ def of_hours(case: Rehearsal) -> Iterator[Finding]:
 
 
 def whole(case: Rehearsal, run: SeenRun) -> tuple[float, str] | None:
-    """Return (seconds that the whole job takes at the rate of this run, why); None if that is not known."""
+    """Return (seconds of the whole job, how they are computed) from the rate of this run; None if that is unknown."""
     rate, metrics = run.rate_of("step"), run.metrics
     hyperparameters = case.request.hyperparameters
     for name in TOTALS:

@@ -17,7 +17,7 @@ _NOT_ALONE = "the script must use what its mode starts: `entrypoint doctor` show
 
 
 def of_request(case: Rehearsal) -> Iterator[Finding]:
-    """Yield what the rehearsal runs, and how it differs from the request."""
+    """Describe the rehearsed job, and its differences from the request."""
     request = case.request
     yield fine("plan", f"{request.title}")
     if not request.ours:
@@ -52,7 +52,7 @@ def of_request(case: Rehearsal) -> Iterator[Finding]:
 
 
 def of_data(case: Rehearsal) -> Iterator[Finding]:
-    """Yield the sizes of the samples, and whether a channel's files can be distributed evenly."""
+    """Report the sizes of the samples, and check whether a channel's files can be distributed evenly."""
     for sample in case.samples:
         name = sample.channel.name
         whole = "all of it" if sample.part >= 1 else f"{sample.part:.2%} of it by bytes"
@@ -89,7 +89,7 @@ def of_data(case: Rehearsal) -> Iterator[Finding]:
 
 
 def of_end(case: Rehearsal) -> Iterator[Finding]:
-    """Yield how the plain run ended."""
+    """Report how the plain run ended, and the failures that any run survived."""
     run = case.plain
     took = f"after {duration(run.seconds)}" if run.processes else "before the script began"
     if failed := next((each for each in case.runs if each.failures), None):
@@ -141,7 +141,7 @@ def _has_begun_nothing(case: Rehearsal, run: SeenRun) -> bool:
 
 
 def of_shards(case: Rehearsal) -> Iterator[Finding]:
-    """Yield the files that each host got and read, and those that were read twice or not at all."""
+    """Report the files that each host got and read, and the files that were read twice or not at all."""
     run = case.plain
     if not run.hosts or (run.kind and not run.is_whole and _has_begun_nothing(case, run)):
         return
@@ -200,7 +200,7 @@ def _read(host: SeenHost, name: str) -> tuple[str, ...]:
 
 
 def of_distributed(case: Rehearsal) -> Iterator[Finding]:
-    """Yield whether the hosts train one model."""
+    """Check whether the hosts train one model."""
     run = case.plain
     if len(run.hosts) < 2:
         return
@@ -231,7 +231,7 @@ def of_distributed(case: Rehearsal) -> Iterator[Finding]:
 
 
 def of_speed(case: Rehearsal) -> Iterator[Finding]:
-    """Yield the steps per second that the script reports."""
+    """Report the steps per second that the script reports."""
     run = case.plain
     if run.has_failed:
         return

@@ -19,7 +19,7 @@ _CATCH = "a handler of SIGTERM that saves and ends: signal.signal(signal.SIGTERM
 
 
 def of_stop(case: Rehearsal) -> Iterator[Finding]:
-    """Yield whether SIGTERM ends the job in time, and which files the job leaves."""
+    """Check whether SIGTERM ends the job in time, and list the files that the job leaves."""
     run = case.stopped
     if run is None:
         return
@@ -81,7 +81,7 @@ def _of_what_it_left(case: Rehearsal, run: SeenRun, acted: float) -> Iterator[Fi
 
 
 def of_keeping(case: Rehearsal) -> Iterator[Finding]:
-    """Yield whether checkpoints outlast the job's hosts."""
+    """Check whether checkpoints outlast the job's hosts."""
     run = case.plain
     if run.has_failed:
         return
@@ -107,7 +107,7 @@ def of_keeping(case: Rehearsal) -> Iterator[Finding]:
 
 
 def of_kill(case: Rehearsal) -> Iterator[Finding]:
-    """Yield whether the other hosts end when one is lost."""
+    """Check whether the other hosts end when one is lost."""
     run = case.run(RunName.KILL)
     if run is None:
         return
@@ -122,7 +122,7 @@ def of_kill(case: Rehearsal) -> Iterator[Finding]:
 
 
 def of_resume(case: Rehearsal) -> Iterator[Finding]:
-    """Yield whether the next run continues where the killed run was, or starts again."""
+    """Check whether the next run continues from the killed run's checkpoints, or starts again."""
     killed, run = case.run(RunName.KILL), case.run(RunName.RESUME)
     if killed is None or run is None or killed.ended.acted is None:
         return

@@ -78,7 +78,7 @@ def _uri(channel: Mapping[str, Any]) -> str:
 
 
 def _channel(name: str, channel: Mapping[str, Any], request: Request, folder: Path) -> LocalChannel:
-    """Return the channel for `entrypoint local`. FastFile becomes File: scripts see the same."""
+    """Return the channel for `entrypoint local`. FastFile becomes File, which looks the same to scripts."""
     config = channel_config(channel, request)
     pipe = config["TrainingInputMode"] == "Pipe"
     seed = (channel.get("ShuffleConfig") or {}).get("Seed")

@@ -113,7 +113,7 @@ class _Stage:
         self.own_ml = True
 
     def runs(self) -> tuple[SeenRun, ...]:
-        """Make the runs, as many as their results call for."""
+        """Make the plain run; then the stop, kill and resume runs, as far as the results of earlier runs allow."""
         plain = self._run(RunName.PLAIN, self._options.seconds)
         if plain.has_failed or not plain.kind:
             return tuple(self._runs)

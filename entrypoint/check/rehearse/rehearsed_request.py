@@ -68,7 +68,7 @@ def asked_for(
 
 
 def requirements(asked: Asked) -> list[Finding]:
-    """Return what the doctor finds in the requirements, on the image of the request."""
+    """Return the doctor's findings on the requirements, for the request's image."""
     case = Case(code=read_code(asked.source / asked.program, asked.program), described=asked.described)
     return list(of_requirements(case, requirements_of(case)))
 

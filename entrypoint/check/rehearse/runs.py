@@ -31,7 +31,7 @@ OLD = 1.0  # access time that sample files get before a run: 1970
 
 @dataclass(frozen=True, kw_only=True)
 class RunEnd:
-    """Describe how a run ended, as its parent saw it. Times are those of record/lines.py:now."""
+    """Describe the end of a run, as its parent process saw it. Times are those of record/lines.py:now."""
 
     code: int
     began: float
@@ -142,7 +142,7 @@ def files_in(folders: list[Path]) -> list[Path]:
 
 
 class _Held:
-    """Wrap an engine, and delay its faults until a moment comes."""
+    """Wrap an engine, and hold its faults back until `moment`."""
 
     def __init__(self, engine: Engine, moment: Moment, own_files: bool) -> None:
         self._engine, self._moment, self._own_files = engine, moment, own_files

@@ -44,7 +44,7 @@ class Bucket:
 
 
 class Limits:
-    """Limit each caller. A host that takes too much is refused for a moment; others are not affected."""
+    """Limit each caller. A host that sends too much is refused for a moment; other hosts are not affected."""
 
     def __init__(self, hosts_at: Callable[[str], Collection[str]]) -> None:
         """Take `hosts_at`, which returns the hosts of the job that have an address."""

@@ -69,7 +69,7 @@ class Links:
             return self._at.get(host)
 
     def send(self, host: str, message: bytes) -> bool:
-        """Send a message to a host if that needs no waiting. Return whether it was sent."""
+        """Send a message to a host if the socket accepts it at once. Return whether it was sent."""
         with self._lock:
             link = self._of.get(host)
             return link is not None and self._send(link, message)

@@ -40,8 +40,8 @@ KNOCK_SECONDS = 0.5  # seconds for a follower's kernel to take a connection
 class Clock:
     """Measure the difference between another host's monotonic clock and ours, in seconds.
 
-    As in NTP, the other's time counts as read in the middle between request and answer. Of the last few exchanges, the
-    quickest counts.
+    As in NTP, the other host is taken to have read its clock in the middle between request and answer. The quickest of
+    the last few exchanges gives the difference.
     """
 
     def __init__(self) -> None:
@@ -203,7 +203,7 @@ class Peers:
         self._receive(answer.body, answer.asked, answer.received)
 
     def _receive(self, body: bytes, asked: float, received: float) -> None:
-        """Take news from a message. The answer to a report is news, too."""
+        """Put an event with the news in a message from the coordinator, such as its answer to a report."""
         data = json.loads(body)
         news = news_from_json(data)
         life = str(data.get("life", ""))

@@ -66,7 +66,7 @@ class Records:
 
 
 def store(job: Job, say: Callable[[str], None]) -> Records | None:
-    """Return the store for the followers' records; None on followers, and without records."""
+    """Return the store for the followers' records; None on followers, and if the monitor is off."""
     if not (job.settings.monitor and job.cluster.is_coordinator):
         return None
     followers = {host.name for host in job.cluster.followers}

@@ -48,7 +48,7 @@ _AT_ONCE = 64  # connections that are taken in a row, so that those in the kerne
 
 
 class _Channel(HTTPChannel):
-    """Serve one request per connection. What a caller sends after its first request is not read."""
+    """Serve one request per connection. Bytes that follow the first request are not read."""
 
     party: str | None = None
     came: float  # on the monotonic clock, since the other one may be set
@@ -114,7 +114,7 @@ def _listening(address: str, port: int) -> socket.socket:
 
 
 def _has_hung_up(connection: socket.socket) -> bool:
-    """Return whether a caller only checked that we listen."""
+    """Return whether the caller has closed its connection without a request, as a check of the port does."""
     try:
         return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:
@@ -207,4 +207,4 @@ class ControlServer(TcpWSGIServer):
         return readable
 
     def maintenance(self, now: float) -> None:
-        """Do nothing: waitress would close silent connections, by a clock that may be set."""
+        """Do nothing. Waitress's own version closes idle connections by the wall clock, which may be adjusted."""

@@ -1,4 +1,4 @@
-"""Convert reports and news to JSON and back, by their types. Refuse what no host of this job would send."""
+"""Convert reports and news to JSON and back, by their types. Refuse messages that no host of this job would send."""
 
 import re
 from collections.abc import Container

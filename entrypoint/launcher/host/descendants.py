@@ -44,7 +44,7 @@ class Stat(Value):
 
     @property
     def key(self) -> tuple[int, int]:
-        """Return a key that is unique to the process, since the kernel uses pids again."""
+        """Return a key that is unique to the process, since the kernel reuses pids."""
         return self.pid, self.began
 
     def __str__(self) -> str:
@@ -163,7 +163,7 @@ class Descendants:
 def end_descendants(
     within: float, spare: Collection[int] = (), known: Container[tuple[int, int]] = ()
 ) -> tuple[list[Stat], list[tuple[int, int]]]:
-    """Kill all our descendants. Return (processes that are left, what was reaped, as `reap` returns it).
+    """Kill all our descendants. Return (the remaining processes, the reaped ones as `reap` returns them).
 
     It ends when only `known` processes are left, or after `within` seconds. The children in `spare`, and their
     descendants, keep running.

@@ -55,7 +55,10 @@ def is_writable(folder: Path) -> bool:
 
 
 def private_folder(paths: Paths, environment: Mapping[str, str]) -> Path:
-    """Make a private folder for keys and sockets, wherever that is possible. Raise ConfigError if it is not."""
+    """Make a private folder for keys and sockets, in the first place that allows one.
+
+    Raise ConfigError if none does.
+    """
     import tempfile
 
     last = [MEMORY, str(paths.base), str(paths.output)]
@@ -69,7 +72,7 @@ def private_folder(paths: Paths, environment: Mapping[str, str]) -> Path:
 
 
 def settled(job: Job, environment: MutableMapping[str, str]) -> tuple[Job, list[str]]:
-    """Return the job with folders of ours in place of closed ones in SageMaker's tree, and lines for the log.
+    """Replace folders of SageMaker's tree that we cannot write to; return the changed job, and lines for the log.
 
     Programs inherit `environment`, whose TMPDIR is set if they would find no place for temporary files.
     """
@@ -133,7 +136,7 @@ def remove_secrets(paths: Paths) -> None:
 
 
 def _temporary(environment: Mapping[str, str]) -> str:
-    """Return the folder that a program would use for temporary files; "" if there is none."""
+    """Return the folder that a program would choose for temporary files; "" if none is writable."""
     given = [environment.get(name, "") for name in ("TMPDIR", "TEMP", "TMP")]
     return next((place for place in (*given, *TEMPORARY) if place and _is_open(place)), "")
 

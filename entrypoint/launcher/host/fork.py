@@ -70,7 +70,7 @@ def _become(env: dict[str, str], streams: tuple[int, int, int]) -> None:
 
 
 def path_of_python(path: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    """Return `sys.path` as a new Python in this environment has it. `path`: one with other entries in front.
+    """Return `sys.path` as a new Python in this environment has it. `path`: ours, which may have more entries first.
 
     The entries of PYTHONPATH stand before Python's library, whose first entry is an archive that hardly ever exists.
     """

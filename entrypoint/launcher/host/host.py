@@ -144,7 +144,7 @@ class ThisHost:
         return lost_child(output)
 
     def _failure_of(self, spec: ProcessSpec, exit: Exit) -> str:
-        """Return what the user's program wrote to the failure file; "" if one of several may have written it."""
+        """Return the failure file's text if only this process of the user can have written it; else ""."""
         alone = sum(each.duty.is_users for each in self._specs.values()) == 1
         if exit.clean or exit.signal is not None or not (spec.duty.is_users and alone):
             return ""
@@ -153,12 +153,15 @@ class ThisHost:
         return ""
 
     def _masked_failure(self, most: int) -> str:
-        """Return the beginning of what a script wrote, masked before the cut: half a secret is not recognised."""
+        """Return the beginning of the script's failure file.
+
+        Secrets are masked before the cut, since half a secret would not be recognised.
+        """
         with self.job.paths.failure.open(encoding="utf-8", errors="replace") as file:
             return self.log.secret.mask(file.read(MOST_CHARS))[:most]
 
     def _note(self, event: Noticed) -> Event | None:
-        """Note what an event means for this host. Return the event, unless the policy does not need it."""
+        """Update this host's state by an event. Return the event if the policy needs it, else None."""
         match event:
             case ChildrenChanged():
                 for pid, wait_status in process.reap():
@@ -180,7 +183,7 @@ class ThisHost:
         return event
 
     def forget_ended(self, happened: Sequence[Event]) -> None:
-        """Forget processes whose end, or what is left of them, is reported to the policy now.
+        """Forget processes whose end is reported to the policy now, or that SIGKILL did not end.
 
         A process may have ended before it was terminated. Its descendants are reported before its own end.
         """

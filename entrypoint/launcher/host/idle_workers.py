@@ -36,7 +36,7 @@ class Rest(State):
     _worked: float = 0.0
 
     def look(self, now: float, patience: float) -> float | None:
-        """Return the seconds for which the process has only served, once they suffice; None while it may work."""
+        """Return how long the process has only served, in seconds; None if that is too short, or while it may work."""
         stat = read_stat(self.pid)
         worked = stat.worked / _TICKS if stat else None
         elapsed = now - self._looked
@@ -73,7 +73,7 @@ class IdleWorkers:
         self._rests.pop(name, None)
 
     def look(self, now: float) -> list[Event]:
-        """Return an event with the scripts that only serve, and for how many seconds, if that has changed."""
+        """Return an event with the scripts that only serve and their idle seconds; no event if nothing has changed."""
         self._look_at = now + LOOK_SECONDS
         seen = [(name, rest.look(now, self._patience)) for name, rest in self._rests.items()]
         before, self._found = self._found, tuple((name, seconds) for name, seconds in seen if seconds is not None)

@@ -18,7 +18,7 @@ LISTS_BYTES = 1 << 22  # bytes of the lists of all hosts
 
 
 def take(tree: Tree, hosts: int) -> Artifacts:
-    """Return what lies below `tree` now, within the limits of one of `hosts` hosts."""
+    """List the files below `tree`, within one host's share of the limits. `hosts`: the number of the job's hosts."""
     ours = {tree.records.name, tree.report.name, f".{tree.report.name}.new"}
     reader = _Reader(str(tree.base), time.monotonic() + SECONDS, ours)
     size = max(LIST[1], min(LIST[0], LISTS_BYTES // hosts)) // 2

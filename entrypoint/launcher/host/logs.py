@@ -104,7 +104,7 @@ class Log:
             return self._tails.get(process, Tail()).whole(unfinished).decode("utf-8", "replace")
 
     def drain(self, process: str | None = None) -> None:
-        """Read what was printed until now (by one process), whether or not it can be written.
+        """Read all output until now, of one process or of all, even if it cannot be written yet.
 
         It reads as much as a pipe can hold, not until its end: an orphan may keep it open, and print, for ever.
         """
@@ -116,7 +116,7 @@ class Log:
         self._sink.hand_over()
 
     def hold_up_no_more(self, process: str) -> None:
-        """Read what a process prints from now on, even if nobody reads our stdout and the output is lost."""
+        """Never block a process from now on: read its output even if our stdout is not read and the output is lost."""
         with self._lock:
             for pipe in self._pipes.values():
                 pipe.may_lose = pipe.may_lose or pipe.owner == process
@@ -167,7 +167,10 @@ class Log:
                 rested = time.monotonic()
 
     def _wait_for_space(self) -> None:
-        """Leave output in the pipes, which fill up; but read on from processes that are to end."""
+        """Wait until the output buffer has room, and let the pipes fill up.
+
+        Read on from processes whose output may be lost.
+        """
         read = 0
         while self._sink.is_full:
             self._sink.wait_for_space(0 if read else _FULL_SECONDS)
@@ -207,7 +210,7 @@ class Log:
     # --- lines ---
 
     def _emit(self, pipe: _Pipe, lines: bytes) -> None:
-        """Write whole lines. The first begins with what was unfinished until now."""
+        """Write whole lines. The first line begins with the unfinished text of the last read."""
         masked = self.secret.mask_bytes(lines)
         self._tails[pipe.owner].add(masked)
         if pipe.shown:

@@ -29,7 +29,7 @@ _UNLIMITED_BYTES = 1 << 60  # bytes; version 1 writes "no limit" as a number of 
 
 
 class Machine(Value):
-    """Hold what this host may use."""
+    """Hold the CPUs, GPUs and memory that this host may use."""
 
     allowed: int  # CPUs of the affinity mask: by default, a program starts as many threads
     quota: float | None = None  # CPUs' time that the control group may use
@@ -123,7 +123,10 @@ def groups(controller: str, process: Path = Path("/proc/self")) -> Iterator[list
 
 
 def read(folder: Path, *names: str) -> str:
-    """Return the contents of those of these files that exist: each version of control groups has its own names."""
+    """Return the contents of these files, without those that are missing.
+
+    Each version of control groups has its own names of files.
+    """
     found = ""
     for name in names:
         with contextlib.suppress(OSError):

@@ -58,7 +58,7 @@ def lacking(names: Collection[str]) -> list[str]:
 
 
 def _locked_out() -> str:
-    """Return what sshd lacks to let in our own user, which mpirun uses on other hosts; "" if nothing."""
+    """Return what sshd needs before mpirun can log in as our own user on other hosts; "" if nothing is missing."""
     user = os.geteuid()
     try:
         account = pwd.getpwuid(user)

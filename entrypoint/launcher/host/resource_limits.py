@@ -16,7 +16,7 @@ LASTING_SECONDS = 2.0  # without a descriptor for any connection: then other hos
 
 
 class Shortage:
-    """Report, once, that this host has no file descriptors left for connections. For one thread."""
+    """Report, once, that this host has no file descriptors left for connections. Each thread needs its own object."""
 
     def __init__(self, put: Callable[[Event], None]) -> None:
         self._put = put
@@ -24,7 +24,7 @@ class Shortage:
         self._reported = False
 
     def note(self, error: Exception) -> bool:
-        """Note that a connection failed. Return whether that is for lack of descriptors."""
+        """Note that a connection failed. Return whether the cause is a lack of file descriptors."""
         if not _of_descriptors(error):
             return False
         now = time.monotonic()

@@ -51,7 +51,7 @@ class Spawner:
             self._environment.update(proxies.spared(self._environment, proxies.addresses_with(found)))
 
     def order(self, rank: int, attempt: int, cpus: int | None, place: tuple[int, ...]) -> dict[str, Any]:
-        """Return the order for a rank that mpirun has started on this host: what it must run (see `ranks.Order`)."""
+        """Return the order for a rank that mpirun has started on this host: its command, environment and folder."""
         if attempt != self.attempt:
             return {"refused": f"attempt {attempt} is over"}
         if self._prepared is None:
@@ -66,7 +66,7 @@ class Spawner:
         return {"argv": self._command(spec), "env": env, "cwd": str(spec.cwd)}
 
     def log_parts(self) -> None:
-        """Log which threads and GPUs our processes are given; nothing is logged if none are set."""
+        """Log the numbers of threads and the GPUs of our processes; log nothing if none are set."""
         parts: dict[str, list[str]] = {}
         for spec in self._plan.on(self._job.cluster.me.name):
             if part := self._machine.part_of(spec, self._environment):

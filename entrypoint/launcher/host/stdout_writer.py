@@ -53,7 +53,7 @@ class Sink:
         return self.waiting > 0 and time.monotonic() > self._moved + STALLED_SECONDS
 
     def put(self, text: bytes, reserve: int = 0) -> None:
-        """Write what the reader takes at once. The rest waits for `hand_over`."""
+        """Write as much as the reader takes at once. The rest stays until `hand_over`."""
         with self._lock:
             count: int | None = 0
             if not self._buffer:
@@ -65,7 +65,7 @@ class Sink:
                 self._buffer += text[count:]
 
     def hand_over(self) -> None:
-        """Leave what waits to the thread."""
+        """Leave the unwritten output to the thread."""
         if not self.waiting:
             return
         with self._lock:
@@ -84,7 +84,10 @@ class Sink:
             self._emptied.wait_for(lambda: self.waiting < limit, seconds)
 
     def finish(self, patience: float = PATIENCE_SECONDS, hurries: Callable[[], bool] = bool) -> int:
-        """Wait a while for what is left. Return how many bytes were lost. `hurries()`: SageMaker waits for our end."""
+        """Wait a while for the rest to be written. Return the number of lost bytes.
+
+        While `hurries()`, the wait is shorter: SageMaker waits for our end.
+        """
         began = time.monotonic()
         while self.waiting and time.monotonic() < began + LAST_SECONDS:
             if time.monotonic() >= max(began, self._moved) + (HURRY_SECONDS if hurries() else patience):
@@ -105,7 +108,7 @@ class Sink:
             self._write_until(None)
 
     def _write_until(self, until: float | None) -> None:
-        """Write what waits.
+        """Write the unwritten output.
 
         Only one thread does this at a time: the sink's own; without one, the thread that holds the lock.
         """

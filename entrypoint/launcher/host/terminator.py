@@ -65,14 +65,17 @@ class Terminator:
         return self._look_at if self._endings or self._sweeping_until is not None else inf
 
     def look_soon(self) -> None:
-        """Check soon: what has ended may have been the last process to wait for, or may have left others."""
+        """Check soon: the process that ended may have been the last to wait for, or may have left others."""
         self._look_at = 0.0
 
     def look(self) -> None:
         self._descendants.look()
 
     def ask(self, name: str, grace: float) -> None:
-        """Send SIGTERM to the process group of a process, unless it could not be started, which is reported anyway."""
+        """Send SIGTERM to the process group of a process.
+
+        A process that could not be started gets no signal; its end is reported anyway.
+        """
         if name in self._processes:
             now, ending = time.monotonic(), self._ending(name, grace)
             ending.asked, ending.asked_tick = now, time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS
@@ -96,12 +99,15 @@ class Terminator:
         self._endings.pop(name, None)
 
     def left_others(self, name: str) -> bool:
-        """Return whether a process that is to end left others. These may still save, so it counts as running."""
+        """Return whether a terminated process has left other processes.
+
+        These may still save, so it counts as running.
+        """
         ending = self._endings.get(name)
         return ending is not None and any(stat.pid != self._processes[name].pid for stat in ending.living)
 
     def press(self) -> None:
-        """Check what is left of the processes that are to end, and signal those whose turn it is."""
+        """Check the remaining processes of those that have to end, and signal each one when its turn comes."""
         now = time.monotonic()
         if now < self.look_at:
             return
@@ -160,7 +166,7 @@ class Terminator:
         self._put(events.Swept(left=tuple(descendants.where_it_is(stat) for stat in left)))
 
     def end_the_rest(self, within: float, log: Callable[[str], None]) -> None:
-        """Kill processes that scripts left running, perhaps on purpose: they end with the job. Log what is killed."""
+        """Kill and log processes that scripts left running, perhaps on purpose: they end with the job."""
         self._descendants.look()
         names = [name for name in self._processes if self._is_users(name)]
         left = {

@@ -54,7 +54,10 @@ class Channel(Value):
 
 
 class Reader(Value):
-    """Hold a training process's place, which decides what it reads. `hosts`: how many hosts have its local rank."""
+    """Hold a training process's place, which determines its shards.
+
+    `hosts`: the number of hosts with its local rank.
+    """
 
     size: int
     rank: int
@@ -111,7 +114,10 @@ class Channels(Value):
     groups: tuple[tuple[str, ChannelGroup], ...] = ()  # (stem, or "" for all groups; what they hold)
 
     def shards(self, reader: Reader | None) -> dict[str, dict[str, Any]]:
-        """Return what a process reads, by source. A process that does not train reads each channel completely."""
+        """Return the shards that a process reads, by source.
+
+        A process that does not train reads each channel completely.
+        """
         if reader is None:
             parts = {channel.name: (channel, 1, 0) for channel in self.all}
         else:
@@ -260,7 +266,7 @@ def matrix_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def reads(shards: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return what a process reads as text."""
+    """Describe, as text, the channels and shards that a process reads."""
     parts = [(each["channel"], each["count"], each["index"]) for each in shards.values()]
     return "; ".join(f"{name}, " + ("all" if of == 1 else f"shard {index} of {of}") for name, of, index in parts)
 

@@ -38,7 +38,7 @@ class ChiefName(StrEnum):
 
 
 class ChannelGroup(StrEnum):
-    """Name what the channels of a group hold; `off`: they are no group."""
+    """Name the content of a group's channels: the same data, or different data; `off`: the channels are no group."""
 
     OWN = "own"
     SAME = "same"

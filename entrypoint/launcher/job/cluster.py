@@ -1,4 +1,4 @@
-"""Hold the hosts of the job in rank order, with the part of each host, and which of them this host is."""
+"""Hold the hosts of the job in rank order, the part of each host, and this host's place among them."""
 
 import ipaddress
 from functools import cached_property
@@ -8,7 +8,7 @@ from entrypoint.base.values import Value
 
 
 class Part(StrEnum):
-    """Name what a host does in the job, in rank order. All hosts train, unless instance groups have other parts."""
+    """Name a host's part in the job, in rank order. All hosts train, unless instance groups have other parts."""
 
     TRAINS = "trains"  # runs scripts, workers or ranks; also parameter servers, if no host SERVES
     SERVES = "serves"  # runs parameter servers only

@@ -250,7 +250,10 @@ def _mode(settings: Settings, hyperparameters: dict[str, Any], smdistributed: bo
 
 
 def _processes_per_host(mode: Mode, settings: Settings, hyperparameters: dict[str, Any], gpus: int | None) -> int:
-    """Return our setting. Without it: for mpi the SDK's hyperparameter, for mpi and jax the GPUs of a host, else 1."""
+    """Return the number of processes on each host: our setting, if it is given.
+
+    Otherwise, mpi takes the SDK's hyperparameter or the GPUs of a host, jax the GPUs of a host, and other modes 1.
+    """
     if settings.processes_per_host:
         return settings.processes_per_host
     if mode not in (Mode.MPI, Mode.JAX):

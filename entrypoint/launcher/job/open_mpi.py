@@ -1,4 +1,4 @@
-"""Find out which Open MPI this host has: ORTE (`orted`) starts ranks elsewhere up to version 4, PRRTE from 5."""
+"""Find this host's generation of Open MPI: up to version 4, ORTE (`orted`) starts ranks elsewhere, from 5 on PRRTE."""
 
 import os
 import re

@@ -185,12 +185,12 @@ def _of_signal(lines: list[str], number: int) -> Reason:
 
 
 def _crash(_: Exit, printed: PrintedOutput) -> Reason | None:
-    """Find the last words of a C library, an interpreter or Open MPI."""
+    """Find the last message of a C library, an interpreter or Open MPI before a crash."""
     return fatal(printed.lines, NEAR_LINES) or mpi_error(printed.lines)
 
 
 def _refusal(exit: Exit, printed: PrintedOutput) -> Reason | None:
-    """Find why the program did not take its arguments."""
+    """Find why the program refused its arguments."""
     lines, chains = printed.lines, printed.chains
     refused = refusal(lines[chains[-1][-1].last + 1 :] if chains else lines, exit.code)
     if not refused:
@@ -242,7 +242,7 @@ ENDINGS: tuple[Callable[[Exit, PrintedOutput], Reason | None], ...] = (
 def _of_chain(chain: Chain) -> Reason:
     """Explain an exception that left a program.
 
-    If it is a symptom, explain the last exception before it that is none.
+    For a symptom, explain the last earlier exception that is no symptom.
     """
     own = [raised for raised in chain if raised.link is not Link.MEMBER]
     members = chain[chain.index(own[-1]) + 1 :] if own else chain

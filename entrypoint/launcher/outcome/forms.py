@@ -79,7 +79,7 @@ def as_python_prints(lines: Sequence[str]) -> list[str]:
 
 
 def _inside(line: str) -> str:
-    """Return what stands between the borders of a box."""
+    """Return the text between the borders of a box."""
     line = line.strip()
     line = line[2:] if line.startswith(_BORDER) else line
     return (line[:-1] if line.endswith(_BORDER) else line).rstrip()

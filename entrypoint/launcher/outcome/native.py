@@ -165,7 +165,10 @@ def still_worked(lines: Sequence[str]) -> bool:
 
 
 def mpi_error(lines: Sequence[str]) -> Reason | None:
-    """Find what Open MPI prints before it aborts: `*** An error occurred in MPI_Recv`, then `*** MPI_ERR_...`."""
+    """Find the error that Open MPI prints before it aborts.
+
+    Its lines are `*** An error occurred in MPI_Recv` and then `*** MPI_ERR_...`.
+    """
     found = [(match[1], match[2]) for line in lines if (match := _MPI_ERROR.match(line))]
     where = next((text for kind, text in reversed(found) if kind.startswith("An")), "")
     what = next((kind + text for kind, text in reversed(found) if kind.startswith("MPI")), "")

@@ -48,7 +48,7 @@ _STEPS = (":", ",")  # ends of a line that continues in the next one
 
 
 class PrintedOutput:
-    """Hold what a program has printed, with the exceptions in it."""
+    """Hold the output of a program, with the exceptions in it."""
 
     def __init__(self, lines: list[str], arguments: Sequence[str] = ()) -> None:
         found = tracebacks(lines)
@@ -149,7 +149,7 @@ def said_by_child(chain: Chain, meaningful: Sequence[str]) -> str:
 
 
 def _went_on(exit: Exit, chain: Chain, printed: PrintedOutput) -> bool:
-    """Return whether the program, or its shell, went on after an exception and ended for another reason."""
+    """Return whether the program, or its shell, continued after an exception and ended for another reason."""
     rest = printed.lines[chain[-1].last + 1 :]
     if printed.lines_after(chain) == float("inf"):
         return True
@@ -255,7 +255,10 @@ def _of_hydra(lines: Sequence[str]) -> str:
 
 
 def _whole(lines: Sequence[str], start: int) -> Found:
-    """Return a message of one or more lines: it goes on if a line leads on to the next, or the next is indented."""
+    """Return (message, index of its last line).
+
+    The message continues on indented lines, and after lines that introduce more.
+    """
     end = start
     while end + 1 < len(lines) and (_MORE.match(lines[end + 1]) or (lines[end].endswith(_STEPS) and lines[end + 1])):
         end += 1

@@ -8,7 +8,7 @@ from entrypoint.launcher.outcome.outcome import Kind, Outcome
 
 
 def write_failure(path: Path, outcome: Outcome, secret: secrets.Secrets = secrets.NONE) -> str:
-    """Write /opt/ml/output/failure, unless the job succeeded or the script wrote one. Return what to log about it.
+    """Write /opt/ml/output/failure, unless the job succeeded or the script wrote one. Return a line for the log, or "".
 
     It never raises: a full or read-only disk must not hide the failure behind another one.
     """

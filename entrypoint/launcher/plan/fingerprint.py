@@ -1,4 +1,4 @@
-"""Compute, as short texts, what must be equal on all hosts. The prepare step adds code and versions."""
+"""Compute short texts, such as versions, that must be equal on all hosts. The prepare step adds code and versions."""
 
 from entrypoint import __version__
 from entrypoint.base.errors import clip

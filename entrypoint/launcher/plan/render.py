@@ -81,7 +81,7 @@ def _summary(plan: Plan, here: Here | None) -> list[str]:
 
 
 def _merged(blocks: Sequence[Sequence[str]]) -> list[str]:
-    """Merge the blocks of one role's processes. Of lines that differ, show the first and their number."""
+    """Merge the blocks of one role's processes. For lines that differ, show the first line and the number of lines."""
     counts = Counter(line for block in blocks for line in block)
     kinds: dict[str, list[str]] = {}
     for line, count in counts.items():
@@ -165,7 +165,7 @@ def _part(spec: ProcessSpec, env: Mapping[str, str]) -> list[str]:
 
 
 def _data(spec: ProcessSpec, channels: Channels) -> list[str]:
-    """Return what the process reads of the channels. Shards are numbered from 0."""
+    """Describe the channels and shards that the process reads. Shards are numbered from 0."""
     if not (spec.reads and channels.all):
         return []
     lines = ["    reads     " + reads(channels.shards(spec.reader))]

@@ -101,7 +101,7 @@ class Listening(Value):
 
 
 class Prepared(Value):
-    """Report what the prepare step found in the user's code and the software around it."""
+    """Report the prepare step's findings about the user's code and the software around it."""
 
     flags: frozenset[str]
     fingerprints: tuple[tuple[str, str], ...] = ()
@@ -110,7 +110,7 @@ class Prepared(Value):
 
 
 class Fingerprinted(Value):
-    """Report what must be equal on all hosts, as far as it is known before the prepare step ends."""
+    """Report the values of this host that must be equal on all hosts and are known before the prepare step ends."""
 
     fingerprints: Mapping[str, str]
 
@@ -176,7 +176,7 @@ class Looked(Value):
 
 
 class Resting(Value):
-    """Report scripts whose processes only serve: (process, seconds for which it must go on doing so)."""
+    """Report scripts whose processes only serve: (process, seconds for which it must continue to serve)."""
 
     found: tuple[tuple[str, float], ...]
 
@@ -258,7 +258,7 @@ class Sweep(Value):
 
 
 class Inspect(Value):
-    """Look at what is left of a process that SIGKILL has not ended. Answered by Survived."""
+    """Look at the remaining processes of one that SIGKILL has not ended. Answered by Survived."""
 
     name: str
 
@@ -282,7 +282,7 @@ class Knock(Value):
 
 
 class TakeInventory(Value):
-    """List what this host leaves in the folders that SageMaker packs. Answered by Inventoried."""
+    """List this host's files in the folders that SageMaker packs. Answered by Inventoried."""
 
 
 class WritePublicKeys(Value):

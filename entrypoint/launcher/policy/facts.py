@@ -41,7 +41,7 @@ class Phase(StrEnum):
 
     @property
     def is_active(self) -> bool:
-        """Return whether programs start and run in this phase, so that an end is a fault."""
+        """Return whether programs start or run in this phase, so that a program's failure is a fault of the job."""
         return self in (Phase.STARTING, Phase.RUNNING)
 
 
@@ -193,7 +193,10 @@ class Facts:
         return own.ended_well(*(name for name in own.deciding if name not in killed)) and own.ranks_ended_well()
 
     def rests(self) -> float | None:
-        """Return the seconds for which all that remains here must only serve. 0: nothing does; None: some may work."""
+        """Return the seconds for which all remaining processes must only serve.
+
+        Return 0 if all are done, and None if one of them may still work.
+        """
         left, resting = [name for name in self.own.deciding if name not in self.own.ended], self.attempt.resting
         if self.done() or not left:
             return 0.0 if self.done() else None
@@ -261,7 +264,10 @@ class Facts:
         return self.outcome is not None and self.outcome.kind is Kind.SUCCEEDED
 
     def own_failure(self, *levels: Confidence) -> Noted | None:
-        """Return the failure of this host, of these levels, that is the least likely to be a symptom."""
+        """Return this host's failure that is the least likely to be a symptom.
+
+        `levels`: if given, only failures of these levels of confidence count.
+        """
         own = [noted for noted in self.attempt.causes if noted.cause.host == self.host]
         own = [noted for noted in own if not levels or noted.cause.confidence in levels]
         return min(own, key=lambda noted: noted.patience, default=None)

@@ -1,4 +1,4 @@
-"""Hold what one host knows of its own processes, of the other hosts, and of this attempt.
+"""Hold one host's knowledge of its own processes, of the other hosts, and of this attempt.
 
 Times are seconds of our own monotonic clock.
 """

@@ -19,7 +19,7 @@ PAUSE_SECONDS = 2.0  # seconds: a longer gap between two events means that this 
 
 
 class Liveness:
-    """Watch the hosts. It remembers only the time of its last check, and until when no check is due."""
+    """Watch the hosts. The only state is the times of past checks and of the next one."""
 
     def __init__(self, facts: Facts, settings: Settings, now: float) -> None:
         self.facts, self.hosts, self.settings = facts, facts.hosts, settings
@@ -101,7 +101,7 @@ class Liveness:
         return host in self.hosts.last_contact and now >= self._patience_with(host)[0]
 
     def _patience_with(self, host: str, hurried: bool = False) -> tuple[float, str]:
-        """Return until when a host that has reported may be silent, and the words for its loss after that."""
+        """Return (time until which a host that has reported may be silent, the words for its loss after that)."""
         settings = self.settings
         last_report = self.hosts.last_contact[host]
         patience = [(last_report + settings.peer_timeout, f"no report for {settings.peer_timeout:g} s")]
@@ -114,7 +114,7 @@ class Liveness:
         return min(patience)
 
     def _all_silent(self, now: float) -> bool:
-        """Return whether the coordinator gets no report from any of the expected hosts."""
+        """Return whether this is the coordinator and no expected host has reported lately."""
         facts, missed = self.facts, MISSED_HEARTBEATS * self.settings.heartbeat
         there = (host for host in facts.others if not self.hosts.is_gone(host) and host in self.hosts.last_contact)
         contact, unreached = self.hosts.last_contact, self.hosts.unreached

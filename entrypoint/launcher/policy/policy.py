@@ -55,7 +55,10 @@ class Policy:
         return actions
 
     def _are_signs_of_life(self, happened: Sequence[Event]) -> bool:
-        """Return whether the events only show that hosts are alive, and nothing else is due. Most events do."""
+        """Return whether the events only show that hosts are alive, and no other work is due.
+
+        This holds for most events.
+        """
         facts, hosts = self.facts, self.facts.hosts
         if facts.attempt.causes or facts.attempt.decided_since is not None or not facts.phase.is_active:
             return False

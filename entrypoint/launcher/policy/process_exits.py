@@ -1,4 +1,4 @@
-"""Decide what the end of a process of this host means, and what it means if a process does not end. Pure."""
+"""Decide what follows if a process of this host ends, or if it does not end. Pure."""
 
 from collections.abc import Iterator, Sequence
 from signal import SIGKILL, SIGTERM
@@ -28,7 +28,7 @@ LOOK_WAITING_SECONDS = 1.0  # seconds between two looks at that: the reports of 
 
 
 class Ends:
-    """Decide what the exits of processes mean. It remembers only when to check again, and what it has logged."""
+    """Decide what follows from the exits of processes. The only state is the next time to check and what was logged."""
 
     def __init__(self, facts: Facts, settings: Settings, starting: Starting, now: float) -> None:
         self.facts, self.settings, self.starting = facts, settings, starting
@@ -84,7 +84,7 @@ class Ends:
         )  # fmt: skip
 
     def _may_follow(self, exit: Exit, error: str) -> bool:
-        """Return whether a rank's end may follow from another rank's, although its output does not show that."""
+        """Return whether a rank may have ended because of another rank, although its output does not show that."""
         if self.facts.plan.daemon == DAEMONS[PRRTE]:
             return exit.code == LOST_PEER
         return exit.signal == SIGKILL and not error  # mpirun kills the other ranks when one fails
@@ -159,7 +159,7 @@ class Ends:
         return self.facts.rests() is not None if host == self.facts.host else report.done or report.rests is not None
 
     def _watch_the_chief(self, now: float) -> None:
-        """Blame a chief whose session waits for ever for a server that its code does not start."""
+        """Blame a chief whose session waits for a server that its own code never starts."""
         facts = self.facts
         if Flag.TF1_TRAIN not in (facts.flags or ()) or facts.attempt.causes or not facts.phase.is_active:
             return

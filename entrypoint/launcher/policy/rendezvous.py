@@ -55,7 +55,7 @@ class Rendezvous:
                 yield events.Say(message=line)
 
     def note_fingerprints(self, host: str, fingerprints: Mapping[str, str], now: float) -> Iterator[Action]:
-        """Compare, on the coordinator, what must be the same on all hosts. Blame a host that differs."""
+        """Compare the hosts' fingerprints on the coordinator, which must be equal. Blame a host that differs."""
         facts = self.facts
         for thing, value in fingerprints.items():
             values = self._fingerprints.setdefault(thing, {})
@@ -207,7 +207,7 @@ def meets(hosts: Sequence[str], me: str) -> list[str]:
 
 
 def different(coordinator: str, thing: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return (host, text) of each host with another value than most hosts; in a tie, than the coordinator."""
+    """Return (host, text) of each host that differs from most hosts, or in a tie from the coordinator."""
     counts = Counter(values[host] for host in sorted(values))
     if len(counts) <= 1:
         return []

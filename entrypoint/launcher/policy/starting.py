@@ -98,7 +98,10 @@ class Starting:
         yield events.Say(message=f"all processes restart in {wait:g} s ({count})")
 
     def _begin_attempt(self, now: float) -> Iterator[Action]:
-        """Sweep when the last attempt's processes have ended. Let the new one begin when all hosts are clear."""
+        """End leftover processes once the last attempt's own processes have ended.
+
+        On the coordinator, let the new attempt begin when every host has reported that it is ready for that attempt.
+        """
         facts = self.facts
         group = facts.own.group()
         if facts.attempt.clearing and not self._sweeping and not any(name in group for name in facts.own.running()):

@@ -24,7 +24,7 @@ INVENTORY_SECONDS = 2.0  # seconds for the inventory; a disk that does not answe
 
 
 class Termination:
-    """End processes, and then this host. It remembers only what it waits for, and what it has given up."""
+    """End processes, and then this host. The only state is the current waits and the processes that were given up."""
 
     def __init__(self, facts: Facts, settings: Settings, liveness: Liveness) -> None:
         self.facts, self.settings, self.liveness = facts, settings, liveness
@@ -158,7 +158,10 @@ class Termination:
         yield events.Finish(outcome=facts.outcome)
 
     def _waits(self, settled: Outcome, now: float) -> bool:
-        """Return whether a host is still awaited. It only checks one that was awaited, since every event calls this."""
+        """Return whether another host is still awaited.
+
+        Each event calls this, so the host found last is checked first.
+        """
         lost, gone = self.facts.lost(), self.facts.hosts.is_gone
 
         def is_awaited(host: str) -> bool:

@@ -148,7 +148,7 @@ def _ended_well_of_those_that_train_together(facts: Facts) -> list[tuple[str, st
 
 
 def _a_better_one_may_come(facts: Facts) -> bool:
-    """Return whether a process of the user runs, or is still to start, whose end may show the cause."""
+    """Return whether a user's process still runs, or is still to start, so that its end may show the cause."""
     own = facts.own
     if own.running(*USERS) or (own.running(Duty.LAUNCHER) and facts.ranks_to_come()):
         return True
@@ -218,7 +218,7 @@ def _is_over(facts: Facts, host: str) -> bool:
 
 
 def _followers(facts: Facts, now: float) -> Outcome | None:
-    """Return a follower's own outcome, but only if no coordinator is left whose verdict it could wait for."""
+    """Return a follower's own outcome if it lost the coordinator, or never reached it; else None."""
     lost = [noted.cause for noted in facts.attempt.causes if noted.cause.host == facts.coordinator]
     if lost:
         return _without_coordinator(facts, lost[0])

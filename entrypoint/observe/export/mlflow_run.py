@@ -101,7 +101,7 @@ class MlflowRun:
 
 
 def main(folder: str) -> int:
-    """Write a job to MLflow until stdin is closed; return the exit code. The job's log gets what this prints."""
+    """Write a job to MLflow until stdin is closed; return the exit code. The output goes to the job's log."""
     try:
         run = MlflowRun()
         follow(lambda: [Path(folder)], run.add, lambda: bool(select.select([sys.stdin], [], [], 0)[0]))

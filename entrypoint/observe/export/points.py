@@ -41,7 +41,7 @@ class Points:
         return self.about is not None and self.about.coordinator == self.host
 
     def of(self, new: Iterable[lines.Line]) -> Iterator[Point]:
-        """Yield the points of lines; skip lines that cannot be right."""
+        """Yield the points of lines; skip malformed lines."""
         for line in new:
             with contextlib.suppress(*lines.WRONG):
                 yield from list(self._of_line(line))

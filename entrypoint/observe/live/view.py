@@ -32,7 +32,7 @@ class View:
         self._apart = ""  # that the hosts train apart, and what is missing
 
     def note(self, host: str, line: lines.Line) -> None:
-        """Note one line of a host's record; raise one of WRONG if it cannot be right."""
+        """Note one line of a host's record; raise one of WRONG if the line is malformed."""
         known = self._hosts.get(host) or self._hosts.setdefault(host, _Host(host))
         known.heard = lines.now()  # by our clock, as `at` of the state
         self.last = max(self.last, line.at)

@@ -60,7 +60,7 @@ class Together:
         self.judged = False  # whether the last verdict is given
 
     def note(self, host: str, line: lines.Line) -> None:
-        """Note a line of a record; raise one of WRONG if it cannot be right."""
+        """Note a line of a record; raise one of WRONG if the line is malformed."""
         match line:
             case lines.ProcessLine() if host in self._hosts:
                 self._start(host)
@@ -76,7 +76,10 @@ class Together:
                 self._note_metrics(line.at, host, line.process, line.values)
 
     def _start(self, host: str) -> None:
-        """Note that a training process has started on a host. All hosts begin again, since they wait for that host."""
+        """Note that a training process has started on a host.
+
+        Reset the figures of that host and those of the whole job, since all hosts wait for that host.
+        """
         self._started.add(host)
         before = self._hosts[host]
         self._hosts[host] = Exchanged(part=before.part, is_shared=before.is_shared)
@@ -145,9 +148,9 @@ class Together:
     # --- verdicts ---
 
     def look(self) -> tuple[bool | None, str] | None:
-        """Return (whether they train together, words) when that has changed, else None.
+        """Return (whether the hosts train together, words) if the verdict has changed, else None.
 
-        In the pair, None means unclear.
+        In the pair, None stands for an unclear verdict.
         """
         if self.judged or self._unseen or len(self._started) < len(self._hosts):
             return None
@@ -166,7 +169,7 @@ class Together:
         return None
 
     def at_end(self) -> tuple[bool, str] | None:
-        """Return the verdict on a job that has succeeded, if `look` had none: its hosts trained alone, or None."""
+        """Return the verdict that hosts trained alone, for a successful job without a verdict of `look`; else None."""
         if self._said is not None or self.judged or not self._begun:
             return None
         models = {
@@ -217,7 +220,7 @@ class Together:
 
 
 def advice_on(mode: Mode, model: TrainedModel) -> str:
-    """Return what hosts that train alone lack: with the line of the script if it is known, else what the mode needs."""
+    """Return advice for hosts that train alone: it names the script's line if that is known, else the mode's needs."""
     if mode in SCOPES and model.made_at:
         return f"{model.made_at} makes the model outside of {SCOPES[mode]}"
     if mode in SCOPES and model.made > 1 and model.trained_at:

@@ -173,7 +173,7 @@ class Feed:
                     ask(begin, LOOP_SECONDS)
 
     def _give_up(self, how: str) -> None:
-        """Log which checks are no longer made. End the job if the settings require one of them."""
+        """Log the checks that are no longer made. End the job if the settings require one of them."""
         from entrypoint.base.errors import ExitCode
         from entrypoint.launcher.outcome.outcome import Cause
         from entrypoint.launcher.policy.events import Found
@@ -230,7 +230,7 @@ class Feed:
                 self._is_done = True
 
     def finish(self) -> str:
-        """Let the monitor write its rest, and on the coordinator read the other hosts' records; return what went wrong.
+        """Let the monitor finish, and on the coordinator read the other hosts' records; return an error text, or "".
 
         It waits for at most `LEAVES` seconds, and as long again if the monitor was killed: another one then finishes.
         """

@@ -20,7 +20,7 @@ Who = tuple[str, str]  # host, process
 
 
 def works(still: lines.Silent, may_spin: bool) -> bool:
-    """Return whether a process works, by its numbers alone. With `may_spin`, its main thread may wait busily."""
+    """Return whether a process works, judged by its CPU use alone. `may_spin`: its main thread may wait busily."""
     if still.cpus - still.waiters - (still.main if may_spin else 0.0) >= WORKS:
         return True
     # A slow, steady loader uses little CPU, but does some work each time it wakes; a poller does next to none.
@@ -56,7 +56,7 @@ def hangs(all_still: Mapping[Who, lines.Silent | None], stands: Mapping[Who, Sta
 
 
 def missing(stands: Mapping[Who, Stand], stall: lines.Stalled) -> list[Who]:
-    """Return the processes that the others wait for, in the order of docs/monitoring.md; all, if none stand out."""
+    """Return the processes that block the others, in the order of docs/monitoring.md; all, if none stand out."""
     groups, missed = _groups(stands), {f"rank {number}" for number in stall.ranks}
     largest = max(groups.values(), key=len, default=[])
     choices = (
@@ -69,7 +69,7 @@ def missing(stands: Mapping[Who, Stand], stall: lines.Stalled) -> list[Who]:
 
 
 def in_words(stands: Mapping[Who, Stand], stall: lines.Stalled) -> str:
-    """Describe where processes are, first those that the others wait for, and what Horovod has printed."""
+    """Describe where processes are, the blocking ones first, and add Horovod's stall warning."""
     lacking = missing(stands, stall)
     groups = sorted(_groups(stands).items(), key=lambda item: (item[1][0] not in lacking, len(item[1])))
     said = []
@@ -121,7 +121,7 @@ class Hangs:
                 self._stands[host, line.process] = at
 
     def look(self, now: float) -> dict[Who, Stand] | None:
-        """Return where each process is, once for each hang, when all stacks are there or COLLECT_SECONDS have passed.
+        """Return where each process stands, once for each hang: with all stacks, or after COLLECT_SECONDS.
 
         Increase `asked` when stacks are needed. If they show that a process works, they are requested again after the
         same number of seconds as at first.

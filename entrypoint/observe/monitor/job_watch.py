@@ -180,7 +180,7 @@ class JobWatch:
             self._blame("", what, self._wrong.pop(what), ExitCode.CONFIG)
 
     def _tell_together(self, together: bool | None, words: str) -> None:
-        """Log and record whether the hosts train together, and what is missing if they do not."""
+        """Log and record whether the hosts train together; if they do not, add advice."""
         self._wrong.pop(ALONE, None)
         verdict, advice = words.removeprefix("distributed: "), ""
         if together is False:

@@ -1,4 +1,4 @@
-"""Collect what a record keeps of programs' output: its size, metrics, the last lines, ranks that Horovod misses."""
+"""Collect the record's part of programs' output: its size, metrics, last lines, and ranks that Horovod misses."""
 
 import re
 from collections import Counter, defaultdict, deque

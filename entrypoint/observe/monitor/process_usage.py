@@ -1,4 +1,4 @@
-"""Measure what processes and their descendants have used since the last look, from the kernel's files."""
+"""Measure the use by processes and their descendants since the last look, from the kernel's files."""
 
 import array
 import contextlib
@@ -43,7 +43,7 @@ class ProcessUsage:
         self.families: dict[str, list[int]] = {}  # of the last look: {name: its pid and those of its descendants}
 
     def look(self, processes: Mapping[str, int]) -> dict[str, dict[str, float]]:
-        """Return what the processes ({name: pid}) and their descendants have used since the last look."""
+        """Return the use by the processes ({name: pid}) and their descendants since the last look."""
         known = frozenset(processes.items())
         self._looks += 1
         if known != self._known or self._looks >= SEARCH_AGAIN:
@@ -107,7 +107,7 @@ def _of_process(pid: int) -> tuple[int, int, list[int]]:
 
 
 def _stat(pid: int) -> bytes:
-    """Return what follows the program's name in /proc/PID/stat."""
+    """Return the fields that follow the program's name in /proc/PID/stat."""
     return contents(f"/proc/{pid}/stat").rpartition(b")")[2]
 
 

@@ -160,7 +160,7 @@ class Sampling:
         self._host.look()
 
     def look(self, running: Mapping[str, int], training: Collection[str], printed: Counter[str]) -> SampleLine:
-        """Return what was used since the last look.
+        """Return the use since the last look.
 
         `running`: {name: pid} of the plan's processes; `training`: the names of those that train; `printed`: bytes of
         output by process. The traffic of mpirun and its daemons, such as the ranks' output, is not training.

@@ -73,7 +73,7 @@ def is_tracked() -> bool:
 
 
 def end_of(pid: int) -> str:
-    """Return how a monitor whose socket is closed has ended: as reaped here, or by the launcher's loop."""
+    """Return how a monitor with a closed socket has ended, from our own wait or from the launcher's loop."""
     until = time.monotonic() + ENDS_SECONDS
     while (status := process.KEPT.get(pid)) is None and pid in process.KEPT and time.monotonic() < until:
         with suppress(ChildProcessError):

@@ -1,4 +1,4 @@
-"""Separate threads that work from those that only wait busily for other ranks or for a device.
+"""Distinguish threads that compute from threads that spin while they wait for other ranks or for a device.
 
 Horovod polls the other ranks in a thread of its own, and Open MPI, NCCL and CUDA wait by spinning. Such a thread may
 use a whole CPU while its rank waits.
@@ -22,7 +22,7 @@ WAITERS = re.compile(r"(?:horovod|hvd|nccl|cuda|collective_ops)", re.IGNORECASE)
 
 
 class Work(Value):
-    """Sum up what the threads of a process did since the last look, in seconds (`wakes`: a count)."""
+    """Sum up the work of a process's threads since the last look, in seconds (`wakes`: a count)."""
 
     waited: float = 0.0  # time in which threads were ready to run and had no CPU
     waiters: float = 0.0  # CPU time that busily waiting threads used, or would have used
@@ -32,7 +32,7 @@ class Work(Value):
 
 
 class Thread(Value):
-    """Sum up what one thread did since the last look, in seconds (`sleeps`: a count)."""
+    """Sum up the work of one thread since the last look, in seconds (`sleeps`: a count)."""
 
     tid: int
     name: str
@@ -57,7 +57,7 @@ class Threads:
         self._since, self._looked = Differences(), time.monotonic()
 
     def look(self, pids: Collection[int], ranks: bool = False) -> Work:
-        """Return what the threads of these processes did since the last look.
+        """Return the work of these processes' threads since the last look.
 
         With `ranks`, `_find_horovods` looks for Horovod's thread if no thread has a name of WAITERS.
         """

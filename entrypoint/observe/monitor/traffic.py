@@ -93,7 +93,7 @@ class Moves:
     def look(
         self, families: Mapping[str, Collection[int]], used: Mapping[str, Mapping[str, float]], peers: Collection[str]
     ) -> dict[str, float]:
-        """Return the bytes that each process has moved since the last look, to and from disks, pipes and programs.
+        """Return the bytes that each process has moved to and from disks, pipes and programs since the last look.
 
         `families`: {name: pids}; `used`: what they used in the same time; `peers`: addresses of the job's other hosts.
         """

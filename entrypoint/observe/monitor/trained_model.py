@@ -1,4 +1,4 @@
-"""Combine what training processes report of the trained model, and compare the weights of all ranks. Pure."""
+"""Combine the training processes' reports of the model, and compare the weights of all ranks. Pure."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -118,7 +118,7 @@ class WeightSums:
             told.pop(who, None)
 
     def look(self) -> tuple[bool, str] | None:
-        """Return (whether they are equal, words) when that has changed or becomes known, else None.
+        """Return (whether the weights are equal, words) when that becomes known or changes, else None.
 
         Once they were equal, return None for good: weights that are averaged now and then differ in between.
         """

@@ -64,7 +64,7 @@ class Exchanged(State):
         self.__dict__.update(Exchanged(**kept).__dict__)
 
     def advance(self, steps: float, model: TrainedModel) -> None:
-        """Note the steps until now, and judge what was exchanged since the last look."""
+        """Note the steps until now, and judge the exchange since the last look."""
         self.steps = steps
         seconds, before, count = self._look
         if self.seconds - seconds < LOOK_SECONDS:
@@ -120,7 +120,7 @@ class Exchanged(State):
         return self.since <= self._noise(model, self.seconds - self.large_seconds, self.steps - self.large_steps)
 
     def _noise(self, model: TrainedModel, seconds: float, steps: float) -> float:
-        """Return how many bytes in some seconds and steps are too few for gradients."""
+        """Return the number of bytes, in these seconds and steps, up to which traffic is too small for gradients."""
         if model.weights and not self.is_shared:
             return max(FEW, LITTLE * WIDTH_BYTES * model.dense * steps)
         return max(FEW, SILENT * (steps or seconds))
@@ -178,17 +178,17 @@ class Exchanged(State):
 
 
 def _weights(model: TrainedModel) -> float:
-    """Return half of the weights' bytes, but no less than what workers send without training."""
+    """Return half of the bytes of the model's weights, counted as at least SMALL weights."""
     return WIDTH_BYTES * max(SMALL, model.dense) / 2
 
 
 def yes(hosts: Mapping[str, Exchanged], model: TrainedModel) -> str:
-    """Describe what the hosts exchange, and the size of the model."""
+    """Describe the hosts' exchange, and the size of the model."""
     return f"{_figure(hosts, has_begun=True)}{_of(model, ' for {} weights')}"
 
 
 def no(hosts: Mapping[str, Exchanged], model: TrainedModel, alone: Sequence[str], unseen: bool = False) -> str:
-    """Name the hosts that train alone, and describe what they have exchanged instead of gradients."""
+    """Name the hosts that train alone, and describe their exchange, which is no exchange of gradients."""
     first = hosts[alone[0]]
     names = f"{', '.join(alone[:MOST_NAMES])}{' and others' if len(alone) > MOST_NAMES else ''}"
     who = "every host trains" if len(alone) == len(hosts) else f"{names} train{'s' * (len(alone) == 1)}"
@@ -207,7 +207,7 @@ def no(hosts: Mapping[str, Exchanged], model: TrainedModel, alone: Sequence[str]
 
 
 def unclear(hosts: Mapping[str, Exchanged], model: TrainedModel, has_begun: bool) -> str:
-    """Describe what the hosts exchange, which size of model such gradients would have, and what is not known."""
+    """Describe the hosts' exchange, the model's size if this were gradients, and the unknown facts."""
     said = _figure(hosts, has_begun)
     if not has_begun:
         return f"{said}; no step was printed with its loss, so it is not known whether they train"

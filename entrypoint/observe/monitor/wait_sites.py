@@ -23,7 +23,7 @@ _LIBRARIES = (
 
 
 class Doing(Enum):
-    """Name what a process does, as far as two looks show it."""
+    """Name the activity of a process, as far as two looks show it."""
 
     WORKS = "works"
     COLLECTIVE = "waits in a collective"
@@ -69,7 +69,7 @@ _ALLOCATES = re.compile(r"AllocatorRetry")  # TensorFlow waits 10 s for memory o
 
 
 class StackLook(Value):
-    """Hold what one look has found of a process: py-spy's stacks, and the kernel's figures by thread.
+    """Hold one look at a process: py-spy's stacks, and the kernel's figures by thread.
 
     `waits`: the kernel's function in which a thread waits; `used`: CPU seconds since the thread began.
     """

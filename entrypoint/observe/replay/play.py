@@ -104,7 +104,7 @@ class Player:
             yield Step(at=at - began, happened=happened, actions=tuple(actions), then=list(call["actions"]))
 
     def _read(self, call: Call) -> tuple[list[tuple[float, list[Event]]], tuple[Event, ...]]:
-        """Return the quiet calls before a call, and its events; raise one of WRONG if they cannot be right."""
+        """Return the quiet calls before a call, and its events; raise one of WRONG if they are malformed."""
         quiet = [(number(when), [self._from_short(short) for short in shorts]) for when, shorts in call["quiet"]]
         if not call.keys() >= Call.__required_keys__:
             raise ValueError("no whole call")

@@ -1,4 +1,4 @@
-"""Find in the records what was done to a job from outside, as faults for a run on simulated hosts."""
+"""Find a job's external faults (signals, lost hosts, closed links) in its records, to repeat them in simulation."""
 
 import contextlib
 import shlex
@@ -16,7 +16,7 @@ PLACES = ("HOST_ADDRESSES", "PORT_", "CONTROL_PORT", "SSH_PORT", "RUN_DIR", "SUM
 
 @dataclass
 class Gathered:
-    """Collect what happened to one host by its record. Times are seconds since the epoch."""
+    """Collect the events of one host from its record. Times are seconds since the epoch."""
 
     began: float = 0.0
     last: float = 0.0  # time of its last line
@@ -63,7 +63,7 @@ def _note_decision(gathered: Gathered, at: float, call: lines.Call) -> None:
 
 
 def faults(records: Mapping[str, Iterable[lines.Line]]) -> Iterator[str]:
-    """Yield the faults for `entrypoint local` that repeat on simulated hosts what was done to these hosts.
+    """Yield faults for `entrypoint local` that repeat the job's external faults on simulated hosts.
 
     A process that ends by itself, with an exit code, is no fault: it will do so again. The moment of a kill is the
     process's last output line if that has a number, such as its step; else so many seconds after the start.

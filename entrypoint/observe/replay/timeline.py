@@ -120,7 +120,7 @@ def replay(records: Mapping[str, bytes], only: str | None) -> int:
 
 
 def once_more(records: Mapping[str, bytes], program: str) -> list[str]:
-    """Return the arguments of `entrypoint local` that run the job again, with the same faults at the same times."""
+    """Return the arguments of `entrypoint local` that repeat the job, with the same faults at the same times."""
     readable = read_all(records)
     first = next(iter(readable.values()))
     job, _ = rebuild(first.described, int(first.about.gpus or 0))
@@ -130,7 +130,7 @@ def once_more(records: Mapping[str, bytes], program: str) -> list[str]:
 
 
 def lacks(records: Mapping[str, bytes]) -> str:
-    """Return the options for things that the job had and its bundle lacks: data, secrets, the script's variables."""
+    """List the options that supply what a bundle leaves out: the data, secrets and the script's own variables."""
     asked = next(iter(read_all(records).values())).described
     channels = [f"--channel {name}=DIR" for name in asked.inputdataconfig]
     hidden = [f"--hyperparameters {name}=..." for name, value in asked.hyperparameters.items() if "***" in str(value)]
@@ -145,7 +145,7 @@ def compare(then: Mapping[str, bytes], now: Mapping[str, bytes]) -> int:
 
 
 def _ending(records: Mapping[str, bytes]) -> str:
-    """Describe how a job ended, by the first host whose record has its outcome."""
+    """Describe the job's end, from the first host whose record has its outcome."""
     first = _outcome(read_all(records))
     if not (first and (cause := first.cause)):
         return _in_words(first) if first else "no host says"
@@ -154,7 +154,7 @@ def _ending(records: Mapping[str, bytes]) -> str:
 
 
 def _outcome(known: Mapping[str, Recorded]) -> lines.OutcomeLine | None:
-    """Return how the job ended, by the first host whose record has that."""
+    """Return the job's outcome, from the first host whose record has one."""
     return next((each.outcome for each in known.values() if each.outcome), None)
 
 

@@ -68,7 +68,10 @@ def _versions(job: JobRecord) -> list[list[str]]:
 
 
 def digits(value: float | None) -> float | int | None:
-    """Round to three digits, or to a whole number from 1000 on; return None for None, NaN and infinity."""
+    """Round to three significant digits, and to a whole number if that is at least 1000.
+
+    Return None for None, NaN and infinity.
+    """
     if value is None or not math.isfinite(value):
         return None
     if abs(value) >= 1000:

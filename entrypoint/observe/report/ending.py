@@ -80,7 +80,7 @@ def ending(job: JobRecord) -> Ending | None:
 
 
 def _unknown(job: JobRecord) -> Ending:
-    """Return what is known of a job without an outcome: its last signs of life."""
+    """Describe a job without an outcome by its last signs of life."""
     last = max(job.hosts, key=lambda host: host.end)
     early = [f"{host.name} ({duration(last.end - host.end)} before)" for host in job.hosts
              if last.end - host.end > APART_SECONDS]  # fmt: skip

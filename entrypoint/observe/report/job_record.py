@@ -24,7 +24,7 @@ READS = 0.6  # share of the given time that reading may take
 
 @dataclass
 class JobRecord:
-    """Hold what all records show of the job. Times are seconds since its begin."""
+    """Hold the content of all hosts' records. Times are seconds since the job's begin."""
 
     hosts: list[HostFigures]  # in rank order
     zero: float = 0.0  # the job's begin, in seconds since the epoch

@@ -108,9 +108,9 @@ def line_of(verdict: dict[str, Any]) -> str:
 
 
 def told_in(page: Path, name: str) -> list[str]:
-    """Return from a page's head its worst verdicts ("verdict"), or how the job ended ("ending"), unless it succeeded.
+    """Return lines from the head of a report's page; [] if there is no page.
 
-    Return [] if there is no page.
+    `name`: "verdict" for the worst verdicts, "ending" for the end of a job that did not simply succeed.
     """
     try:
         with page.open(encoding="utf-8", errors="replace") as file:

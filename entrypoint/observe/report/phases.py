@@ -61,7 +61,7 @@ def _of_run(process: ProcessFigures, run: Run, end: float, host: HostFigures) ->
 
 
 def _waits(host: HostFigures, name: str, since: float, at: float, cpus: float) -> bool:
-    """Return whether a process only waited: by its stacks in that time, or else by its CPU time."""
+    """Return whether a process only waited, judged by its last stack in that time, or without one by its CPU use."""
     looks = [each for each in host.stacks if each["process"] == name and since <= each["at"] <= at + LOOKED_SECONDS]
     known = [each["doing"] for each in looks if each["doing"]]
     return known[-1] != "works" if known else cpus < WORKS

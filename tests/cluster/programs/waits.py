@@ -1,4 +1,4 @@
-"""Wait, without handlers for signals. Under MPI, the wait is in the middle of MPI."""
+"""Wait, without handlers for signals. Under MPI, wait between MPI_Init and MPI_Finalize."""
 
 import os
 import time

@@ -33,7 +33,7 @@ def run(side: str, case: str = "raise-mpi-2-rank-0", cut_at_s: float | None = No
     return {"case": case, "title": case, "group": "failure", "side": side, "measures": measures, "cut_at_s": cut_at_s}
 
 
-def test_cut_run_ranks_as_longest():
+def test_run_cut_at_the_limit_counts_as_the_longest():
     runs = [run("ours", gone_s=3.0), run("ours", cut_at_s=60.0), run("ours", cut_at_s=60.0)]
     found = figure(runs, "gone_s", side="ours")
     assert (found.median, found.at_least, found.runs) == (None, 60.0, 3)

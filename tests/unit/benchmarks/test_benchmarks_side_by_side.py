@@ -73,14 +73,14 @@ FAILS = [Mark("algo-2", f"marks-{n}", "fails", 107.0 + n) for n in (0, 1)]  # a 
         ("packages-silent", [], [ended("algo-1", 108.0, 65)], None, 8.0),  # from its start
     ],
 )
-def test_failure_is_timed_from_its_moment_and_fails_every_host(name, said, endings, killed, gone_s):
+def test_time_runs_from_the_fault_and_every_host_must_fail(name, said, endings, killed, gone_s):
     case = BY_NAME[name]
     assert figures(case, said, endings, 104.0, killed)["gone_s"] == gone_s
     assert ended_well(case, said, endings, killed)
     assert not ended_well(case, said, [ended("algo-1", 112.0, 0), *endings[1:]], killed)
 
 
-def test_stop_is_right_if_all_scripts_have_saved():
+def test_stop_counts_as_correct_only_if_all_scripts_have_saved():
     case = BY_NAME["stop-ps-2"]
     said, endings = marks(case, first=102.0, heard=105.0, saved=106.0), [ended("algo-1", 108.0), ended("algo-2", 108.5)]
     assert figures(case, said, endings, 104.5) == {"told_s": 1.5, "gone_s": 4.0}
@@ -236,7 +236,7 @@ def run_of(case: str, side: str, cut: float | None = None, right: bool = True, *
     return {"case": case, "side": side, "measures": values, "cut_at_s": cut, "right": right, "exit_codes": [0]}
 
 
-def test_quick_repeats_slow_cases_and_reports_only_confirmed_ones():
+def test_quick_mode_repeats_slow_cases_and_reports_only_confirmed_ones():
     case = BY_NAME["start-ps-2"]
     slow, well = (run_of(case.name, "ours", start_s=seconds) for seconds in (3.35, 0.8))
     toolkit = run_of(case.name, "toolkit", start_s=4.8)

@@ -217,7 +217,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_planted_lie_violates_its_rule(lie):
+def test_false_observation_violates_the_expected_rule(lie):
     rule, told = LIES[lie]
     found = violations(told)
     assert rule in rules_of(found), found
@@ -336,7 +336,7 @@ def test_only_rootless_faults_are_drawn_without_root():
     assert kinds == {"kill", "stop", "pause", "late", "stall"}
 
 
-def test_faults_come_from_terminal_and_deeds_from_journals(tmp_path):
+def test_faults_are_read_from_terminal_and_script_actions_from_journals(tmp_path):
     pause = Fault(kind="pause", host="algo-1", at=1.0, lasts=2.0)
     case = replace(MIRRORED, faults=(pause, KILL.fault, STOP.fault))
     lines = [

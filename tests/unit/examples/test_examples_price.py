@@ -43,7 +43,7 @@ def test_costs_equal_the_consistent_figures_of_the_book(on):
         assert printed / own.cost == pytest.approx(1.08, abs=0.002)  # as if an hour cost $38.76
 
 
-def test_exchange_overlap_and_fixed_time_change_efficiency(on):
+def test_efficiency_depends_on_overlap_of_exchange_and_on_fixed_time(on):
     # A second to compute, another to exchange 2 x 1/2 x 1 GB.
     slow = {"images_per_second": 100, "batch_size": 100, "model_bytes": 1e9, "network_gbit": 8}
     assert on(2, **slow).efficiency == pytest.approx(1 / 2)

@@ -75,7 +75,7 @@ def test_even_steps_is_the_minimum_over_ranks(train):
     assert even_steps("train", batch_size=2, drop_remainder=True) == 1
 
 
-def test_shard_without_a_batch_is_refused_with_the_numbers(train):
+def test_error_of_rank_without_a_batch_gives_its_records_and_files(train):
     train(3, a=records(1), b=records(1))
     with pytest.raises(DataError, match=r"no batch of 1 for rank 0: .*rank 0: 0 \(0 records, 0 files\)"):
         even_steps("train", by="files")

@@ -73,7 +73,7 @@ def test_jax_is_initialized_once_through_keras_if_present(monkeypatch, capsys, b
         ({"late": True}, r"was called too late: .* call it first, before jax\.devices\(\)"),
     ],
 )
-def test_refusal_to_join_names_the_remedy(monkeypatch, options, error):
+def test_error_of_jax_initialization_names_the_remedy(monkeypatch, options, error):
     Jax(monkeypatch, **options)
     with pytest.raises(DataError, match=error):
         initialize_jax(VARIABLES)

@@ -320,7 +320,7 @@ def test_complete_tfrecords_of_a_slow_pipe_arrive_at_once(job, tmp_path):
 
 
 @pytest.mark.tensorflow
-def test_pass_left_early_is_followed_by_the_next_pass(job, tmp_path, monkeypatch):
+def test_next_pass_follows_a_pass_that_was_left_early(job, tmp_path, monkeypatch):
     monkeypatch.setattr(chunks, "FILE_SIZE", 1 << 17)
     records = [b"%d " % n + bytes(1000) for n in range(3000)]
     stream = encoded(records, "TFRecord", tmp_path)

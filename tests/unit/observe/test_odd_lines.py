@@ -43,7 +43,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("line", ODD, ids=lambda line: str(line)[:60])
-def test_odd_line_breaks_no_reader(line, tmp_path):
+def test_readers_survive_well_formed_lines_with_odd_values(line, tmp_path):
     record = trained(seconds=30)
     good = len(record.lines)
     record.lines += [line] * 3

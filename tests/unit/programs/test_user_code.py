@@ -246,7 +246,7 @@ def test_code_is_fetched_from_each_kind_of_source(place, tmp_path, make, found):
     assert fetch(place, str(make(tmp_path))) == found
 
 
-def test_existing_code_is_kept(place):
+def test_existing_program_is_not_replaced_by_code_from_s3(place):
     (place / "code/train.py").write_text("mine")
     assert fetch(place, "s3://no/such") == {"train.py"}
     assert (place / "code/train.py").read_text() == "mine"

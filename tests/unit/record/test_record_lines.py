@@ -134,7 +134,7 @@ def test_malformed_record_line_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("by", [60.0, -60.0, 3600.0])
-def test_wall_clock_change_moves_no_line(by: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wall_clock_change_does_not_shift_record_lines(by: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """NTP does so. Once, a step forward made the host a straggler, and a step back lost lines such as the outcome."""
     real, before = time.time, lines.now()
     monkeypatch.setattr(time, "time", lambda: real() + by)

@@ -36,7 +36,7 @@ def test_tail_reads_pieces_cut_anywhere(tmp_path):
     assert [line.at for line in found] == list(range(100))
 
 
-def test_unreadable_line_is_lost_alone(tmp_path):
+def test_tail_skips_only_the_unreadable_line(tmp_path):
     record = Record(tmp_path / "algo-2.jsonl.gz", pytest.fail)
     nested, unknown = b'["still",1,' + b"[" * 5000, b'["metric",1,"script",{"step":NaN}]'
     malformed = [b'["still"', nested, b'["still",1,"\xff"]', unknown]
@@ -50,7 +50,7 @@ def test_unreadable_line_is_lost_alone(tmp_path):
     assert found[-1].values["step"] == 1, "a loss may be no number, which is to be seen"
 
 
-def test_broken_part_of_a_record_is_lost_alone(tmp_path):
+def test_tail_skips_only_the_broken_part_of_a_record(tmp_path):
     """The bytes that replace the part do not matter."""
     for seed in range(20):
         record = Record(tmp_path / f"{seed}.gz", pytest.fail)

@@ -654,7 +654,7 @@ def test_execution_parameters_fit_payload_and_threads():
     assert told_with(SAGEMAKER_MAX_CONCURRENT_TRANSFORMS="5")["MaxConcurrentTransforms"] == 5
 
 
-def test_variables_of_the_platform_are_read():
+def test_serving_settings_are_read_from_sagemakers_variables():
     environment = {"SAGEMAKER_SAFE_PORT_RANGE": "x", "SAGEMAKER_MAX_PAYLOAD_IN_MB": "6"}
     serving = read_serving({"SAGEMAKER_BIND_TO_PORT": "9000", **environment})
     assert (serving.port, serving.max_payload) == (9000, 6 << 20)

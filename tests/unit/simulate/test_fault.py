@@ -194,7 +194,7 @@ def test_all_hosts_are_frozen_before_the_first_is_killed():
     assert sorted(done[3:]) == [("kill", host) for host in HOSTS]
 
 
-def test_temporary_fault_is_ended():
+def test_temporary_fault_ends_after_the_given_seconds():
     story = Story("cut algo-2 at 1 for 2")
     assert story.at(1.5) == [("cut", "algo-2")]
     assert story.injector.next_look() == 3.5

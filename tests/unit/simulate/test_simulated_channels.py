@@ -129,7 +129,7 @@ def keys(channel: LocalChannel, *where: int) -> list[str]:
     return [entry.key for entry in channel.of_host(*where)]
 
 
-def test_objects_are_dealt_to_hosts_in_order_of_keys(rows):
+def test_objects_are_distributed_to_hosts_in_order_of_keys(rows):
     assert keys(pipe(rows), 1, 2) == KEYS
     sharded = pipe(rows, distribution=SHARDED)
     assert [keys(sharded, rank, 2) for rank in range(2)] == [["B", "a/z", "b"], ["a/y", "a0"]]
@@ -171,7 +171,7 @@ def test_host_gets_its_files_and_manifests(rows, tmp_path):
 LEFT_BEHIND = dict.fromkeys(("_SUCCESS", "a/.y.crc", ".ipynb_checkpoints/B-checkpoint", "desktop.ini"), "x")
 
 
-def test_non_data_files_are_reported_and_not_dealt(rows, tmp_path):
+def test_non_data_files_are_reported_and_left_out(rows, tmp_path):
     assert pipe(rows).summary == ""
     write_files(rows, LEFT_BEHIND)
     sharded = LocalChannel(name="train", source=rows, distribution=SHARDED)

@@ -108,7 +108,7 @@ def test_tensorflow_1_names_are_reported_by_file_and_line(say):
         "from .keras import backend as K\nK.set_session(s)\n",
     ],
 )
-def test_existing_names_are_not_reported(say, text):
+def test_existing_tensorflow_names_are_not_reported(say, text):
     assert say(text) == []
 
 
@@ -267,8 +267,8 @@ print(json.dumps([tf.__version__, [old for old in table if has(old)], lacking]))
 
 @pytest.mark.more  # the image's TensorFlow is pinned
 @pytest.mark.tensorflow
-def test_tensorflow_lacks_all_names_in_the_table():
-    """TensorFlow has all of them under the new names."""
+def test_tensorflow_has_only_the_new_names_of_the_table():
+    """The table maps old names to new ones. TensorFlow has none of the old names and all of the new ones."""
     folder = _tensorflow(sys.path)
     assert folder
     table = _table(folder, _version(folder))

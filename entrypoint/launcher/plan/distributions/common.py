@@ -127,7 +127,7 @@ def script(job: Job, host: str, name: str, role: Role, duty: Duty = Duty.SCRIPT,
 
 
 def rendezvous(cluster: Cluster) -> tuple[Need, ...]:
-    """Return what the user's programs wait for: all hosts have installed the code and reached one another.
+    """Return the needs of the user's programs: all hosts have installed the code and reached one another.
 
     This costs two messages. A host that cannot install its requirements then fails the job before it trains.
     """

@@ -198,7 +198,7 @@ def _nccl_debug(option: list[str]) -> list[str]:
 
 
 def _key(option: list[str]) -> str:
-    """Return what an option sets. Of two options with one key, only one may be passed."""
+    """Return the name of the setting that an option changes. Of two options with one name, only one may be passed."""
     if option[0] in _MCA and len(option) > 1:
         return f"mca {option[1]}"
     if option[0] == "-x" and len(option) > 1:

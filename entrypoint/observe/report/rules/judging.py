@@ -82,7 +82,7 @@ def judged(job: JobRecord, host: HostFigures) -> tuple[float, float] | None:
 
 
 def well_judged(job: JobRecord) -> Iterator[tuple[HostFigures, float, float]]:
-    """Yield (host, begin, end) of each training that can be judged, if the job went well."""
+    """Yield (host, begin, end) of each host's training that took at least LEAST_SECONDS, if the job went well."""
     for host in job.hosts if went_well(job) else ():
         if training := judged(job, host):
             yield host, *training

@@ -31,7 +31,10 @@ _Found = tuple[float, str, str]  # share, words, process
 
 
 def input_bound(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Report the largest share of a host's waits for data: by the script's marks, by empty pipes, or for disks."""
+    """Report the share of training time that a host waits for data.
+
+    The largest of three shares counts: the script's own marks, empty pipes, and waits for disks.
+    """
     for host, start, end in well_judged(job):
         waits = [*_marked(host), *_pipes(host, start, end), *_disks(host, start, end)]
         share, text, process = max(waits, default=(0.0, "", ""))
@@ -274,7 +277,7 @@ def ps_unbalanced(job: JobRecord, threshold: float) -> Iterator[Verdict]:
 
 
 def network(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Find hosts whose traffic stays near its peak while nothing else is busy: the network is their limit."""
+    """Find hosts whose traffic stays near its peak while CPUs and GPUs are little used: the network is their limit."""
     for host, start, end in well_judged(job):
         columns = host.columns
         for way in ("received", "sent"):

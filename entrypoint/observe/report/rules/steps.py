@@ -158,7 +158,7 @@ def checkpoint(job: JobRecord, threshold: float) -> Iterator[Verdict]:
 
 
 def idle(job: JobRecord, threshold: float) -> Iterator[Verdict]:
-    """Count the host-seconds in which hosts waited: for others at the start, without progress, or at the end.
+    """Count the host-seconds spent waiting: for other hosts at the start, without progress, or at the end.
 
     In a job that failed or hung, only time without progress and between attempts counts: its other waits follow from
     that. Waits for hosts that never came do not count, nor waits for scripts that save because the job is stopped.

@@ -101,7 +101,7 @@ def script_of(example: dict[str, Any]) -> str:
 
 
 def look_at(folder: Path, example: dict[str, Any]) -> DoctorReport:
-    """Examine an example with the `files` beside its script, on the image `on` if the example has that."""
+    """Run the doctor on an example with its `files`, on the image that its key `on` names, if it has that key."""
     write_files(folder, example.get("files", {}))
     options = {"image": example["on"]} if "on" in example else {}
     named = {"name": example["file"]} if "file" in example else {}

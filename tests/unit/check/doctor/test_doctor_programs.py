@@ -30,7 +30,7 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("example", RIGHT.values(), ids=RIGHT)
-def test_right_program_has_neither_errors_nor_warnings(example: dict[str, Any], tmp_path: Path) -> None:
+def test_correct_program_has_neither_errors_nor_warnings(example: dict[str, Any], tmp_path: Path) -> None:
     assert worse(look_at(tmp_path, example)) == []
 
 

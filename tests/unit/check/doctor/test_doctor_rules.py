@@ -36,7 +36,7 @@ def test_each_doctor_rule_has_an_example():
         for at, example in enumerate(examples)
     ],
 )
-def test_rule_finds_its_fault_and_nothing_else(rule: str, example: dict[str, Any], tmp_path: Path) -> None:
+def test_doctor_rule_gives_exactly_the_expected_findings(rule: str, example: dict[str, Any], tmp_path: Path) -> None:
     """Check the finding's severity `finds`, its line `at`, its text `says`, and its number `times`.
 
     An example without `finds` must give no finding of the rule, except for notes if it has `but`.
@@ -55,7 +55,7 @@ def test_rule_finds_its_fault_and_nothing_else(rule: str, example: dict[str, Any
 
 
 @pytest.mark.parametrize("job", ["single", "mpi", "mwms", "ps"])
-def test_right_job_has_no_findings(job: str, tmp_path: Path) -> None:
+def test_correct_job_has_no_findings(job: str, tmp_path: Path) -> None:
     assert look_at(tmp_path, {"script": job, "job": job.replace("single", "one")}).findings == ()
 
 

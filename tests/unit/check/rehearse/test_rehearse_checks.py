@@ -307,7 +307,7 @@ TOLD: dict[str, list[Any]] = {
         for case, *wanted in TOLD[check]
     ],
 )
-def test_rehearsal_check_reports_its_fault(check: str, case: Rehearsal, wanted: list[str]) -> None:
+def test_rehearsal_check_gives_the_expected_findings(check: str, case: Rehearsal, wanted: list[str]) -> None:
     found = told(case, check)
     assert [each.partition(": ")[0] for each in found] == [each.partition(": ")[0] for each in wanted], found
     for each, words in zip(found, wanted, strict=True):

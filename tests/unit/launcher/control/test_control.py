@@ -266,7 +266,7 @@ def test_refused_host_causes_at_most_one_event_per_second():
 # --- rates ---
 
 
-def test_bucket_limits_rate_burst_and_debt():
+def test_token_bucket_limits_rate_burst_and_debt():
     now = 0.0
     bucket = Bucket(rate=10, burst=5, clock=lambda: now)
     assert [bucket.take() for _ in range(7)] == [True] * 5 + [False] * 2
@@ -281,7 +281,7 @@ def test_bucket_limits_rate_burst_and_debt():
     assert [bucket.take() for _ in range(7)] == [True] * 5 + [False] * 2
 
 
-def test_each_host_has_a_bucket_and_strangers_share_one():
+def test_each_host_has_a_rate_limit_and_strangers_share_one():
     limits = Limits(HostNames(CLUSTER).hosts_at)
     parties = [limits.party(address) for address in (*ADDRESS.values(), "127.0.0.1", "10.0.0.1", "10.0.0.2")]
     assert parties == [*ADDRESS.values(), "127.0.0.1", "", ""]

@@ -135,7 +135,7 @@ def test_other_hosts_name_that_resolves_to_this_host_ends_job(resolver, address,
         assert (refused.status_code, why in refused.get_json()["error"]) == (409, True)
 
 
-def test_wrong_name_record_may_be_corrected_in_time(resolver):
+def test_wrong_dns_record_ends_the_job_only_after_two_seconds(resolver):
     """Only a name that resolves to this host twice, two seconds apart, ends the job. The second needs no caller."""
     resolver.known = {**ADDRESS, "algo-2": "127.0.0.1", "algo-3": "127.0.0.1"}
     now, told = [100.0], []

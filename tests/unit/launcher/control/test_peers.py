@@ -365,7 +365,7 @@ def test_link_answers_reports_in_order_until_one_is_refused(link):
     assert not link.heard  # it has not hung up on us
 
 
-def test_endless_report_closes_its_link(link):
+def test_endless_report_closes_the_link(link):
     with contextlib.suppress(OSError):
         while True:
             link.end.sendall(b"x" * (1 << 16))

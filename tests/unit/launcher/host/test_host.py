@@ -79,7 +79,7 @@ def event(host: ThisHost, kind: type, hold_ranks: bool = False, awaited: tuple[P
     return eventually(come, within=60)
 
 
-def test_end_of_a_process_comes_with_its_output(start: Callable) -> None:
+def test_event_of_a_process_end_contains_the_last_output(start: Callable) -> None:
     script = spec("script", "echo restarted $ENTRYPOINT_RESTART_COUNT; exit 3")
     host = start(script)
     host.start(script, 2)

@@ -59,5 +59,5 @@ os._exit(0)
 """
 
 
-def test_signal_to_another_thread_ends_the_wait():
+def test_signal_to_another_thread_wakes_the_loop():
     subprocess.run([sys.executable, "-c", SCRIPT], check=True, timeout=240)

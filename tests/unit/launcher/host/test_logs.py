@@ -215,7 +215,7 @@ def unread(request):
 LINE = b"." * 99 + b"\n"
 
 
-def test_processes_run_on_without_reader_and_unwritten_bytes_are_counted(unread):
+def test_unread_output_blocks_no_process_and_lost_bytes_are_counted(unread):
     log = Log("h", fd=unread.fd)
     writer = Writer(log, "p", LINE * 20_000)
     eventually(lambda: writer.done, within=240)

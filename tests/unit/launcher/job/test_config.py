@@ -176,7 +176,7 @@ OFF = ["false", "False", '"false"', '"False"', "0", '"0"', "null", "None", '""',
 
 @pytest.mark.parametrize("switch, mode", [(PS, Mode.PS), (MWMS, Mode.MWMS), (MPI, Mode.MPI)])
 @pytest.mark.parametrize("value", ON + OFF, ids=repr)
-def test_switch_in_every_encoding_chooses_the_mode(tmp_path, switch, mode, value):
+def test_sdk_switch_chooses_the_mode_in_every_encoding(tmp_path, switch, mode, value):
     assert read(tmp_path, 2, {switch: value}).mode is (mode if value in ON and value is not False else Mode.SINGLE)
 
 

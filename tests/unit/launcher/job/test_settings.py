@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[4]
 TABLE = (ROOT / "entrypoint/launcher/job/settings.md").read_text()
 
 
-def test_users_have_few_settings():
+def test_number_of_user_settings_is_limited():
     assert len(FOR_USERS) <= 34
 
 

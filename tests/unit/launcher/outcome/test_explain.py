@@ -139,7 +139,7 @@ def test_lines_printed_at_exit_are_not_the_reason(exit, after):
 
 
 @pytest.mark.parametrize("after", ["wandb", "MLflow"])
-def test_closing_lines_of_trackers_are_not_the_reason(after):
+def test_closing_lines_of_experiment_trackers_are_not_the_failure_reason(after):
     bye = AFTERWARDS[after]
     assert explain(BAD, CAUGHT + bye).error == BATCH
     assert explain(BAD, f"no channel: train\n{bye}").error == "no channel: train"

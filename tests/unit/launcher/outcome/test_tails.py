@@ -59,7 +59,7 @@ def test_last_traceback_is_kept():
     assert kept(first + "\nand\n\n" + BEGIN + SAID + END) == first + "\nand\n\n" + BEGIN + SAID + END
 
 
-def test_unfinished_line_is_kept():
+def test_tail_keeps_an_unfinished_line():
     assert kept("epoch 1\n", unfinished="epoch") == "epoch 1\nepoch"
     assert kept(BEGIN, SAID, NUMBERS * 1000, unfinished=END.strip()).endswith(END.strip())
     assert len(kept("epoch 1\n", unfinished="x" * (2 * LAST_BYTES))) == LAST_BYTES

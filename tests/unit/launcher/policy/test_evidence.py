@@ -59,7 +59,7 @@ def test_coordinators_evidence_file_has_causes_exits_hosts_and_last_lines(tmp_pa
     ]
 
 
-def test_log_has_only_the_tables_of_evidence(tmp_path):
+def test_log_shows_the_evidence_without_last_lines(tmp_path):
     known = facts(tmp_path)
     short = epilogue.in_short(known, known.outcome)
     assert "5.200   algo-2 worker/1 (exit code 3): ValueError: x" in short

@@ -162,7 +162,7 @@ class Counted(World):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_number_of_news_is_independent_of_number_of_hosts(tmp_path, mode):
+def test_number_of_announcements_does_not_grow_with_hosts(tmp_path, mode):
     """News go to every host, so each host must not cause news of its own."""
     few, many = (Counted(Story(hosts=hosts, mode=mode), tmp_path).run().count for hosts in (10, 40))
     assert many["TellFollowers"] <= few["TellFollowers"] + 3, (few, many)

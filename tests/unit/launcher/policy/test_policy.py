@@ -66,7 +66,7 @@ def test_end_of_a_single_hosts_script_causes_wanted_actions(play, history, actio
 
 
 @pytest.mark.parametrize("history, actions", UNPREPARED.values(), ids=UNPREPARED)
-def test_single_unprepared_host_starts_no_script(play, history, actions):
+def test_script_never_starts_if_prepare_step_fails_or_is_stopped(play, history, actions):
     assert play(1, mode="single").through(history).since(0) == ["0.0 start prepare", *actions]
 
 
@@ -269,7 +269,7 @@ def test_chief_that_waits_for_an_unstarted_server_fails(play, flags, listens, fa
 
 
 @pytest.mark.parametrize("open_mpi, daemon", DAEMONS.items())
-def test_follower_reports_the_loss_of_its_daemon(play, open_mpi, daemon):
+def test_follower_reports_the_loss_of_its_open_mpi_daemon(play, open_mpi, daemon):
     p = mpi_started(play, me=2, open_mpi=open_mpi)
     p.through([(3, events.RankStarted(name="rank 1", pid=1)), (5, events.RankOrphaned(name="rank 1"))])
     assert p.last_told.cause.headline.startswith(f"algo-2 {daemon} (ended too early): Open MPI's daemon")

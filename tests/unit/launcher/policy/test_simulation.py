@@ -588,7 +588,7 @@ def test_processes_that_survive_sigkill_delay_no_host(base, mode):
     assert list(worlds(base, range(8), mode=mode, stop=stop, restarts=restarts, fails=1, stays=2))
 
 
-def test_surviving_process_outside_the_distribution_delays_no_stop(base):
+def test_unkillable_script_outside_the_distribution_does_not_delay_a_stop(base):
     (world,) = worlds(base, [321071], outside=2, loss=0.1, stop="all", stays=2, scripts="ignores")
     assert any(host.policy.facts.own.stuck for host in world.hosts.values() if host.policy), "the seed says so"
 

@@ -21,7 +21,10 @@ NOT_SEEN = Stand()
 
 
 def job(*used: float | dict[str, float] | None, seconds: float = AFTER) -> dict:
-    """Return silent ranks, each given by its CPU use or by fields of Silent; None stands for a rank with progress."""
+    """Return ranks of algo-1 by name.
+
+    CPU use, or fields of Silent, make a silent rank; None makes a rank with progress.
+    """
     return {
         ("algo-1", f"rank {number}"): None
         if each is None
@@ -52,7 +55,7 @@ POLLS = {"cpus": 0.002, "main": 0.002, "ran": 0.002, "wakes": 20.0}
         pytest.param({}, True, False, id="nothing runs"),
     ],
 )
-def test_usage_figures_show_whether_a_job_may_hang(processes, may_spin, may_hang_):
+def test_cpu_usage_shows_whether_a_job_may_hang(processes, may_spin, may_hang_):
     assert may_hang(processes, AFTER, may_spin, NO_STALL) is may_hang_
 
 
@@ -209,7 +212,7 @@ def test_process_starved_of_cpu_counts_as_working():
     assert signs.still(10, least=1)["a"][1] > 0.9
 
 
-def test_work_before_the_window_does_not_count():
+def test_cpu_use_before_the_averaging_window_does_not_count():
     signs = LastSigns(window=20)
     for now in range(61):
         look(signs, now, cpu=1.0 if now < 40 else 0.0)

@@ -104,7 +104,7 @@ def test_malformed_message_is_dropped_and_next_is_received(marks, teller, send, 
     assert sums["script"] == {"step": [1, 1.0]} and not sums.get("x") and not weights
 
 
-def test_impossible_number_is_dropped_alone(marks, send):
+def test_impossible_metric_is_dropped_and_other_metrics_are_kept(marks, send):
     send(metrics={"step": math.inf, "epoch": 10**400, "loss": math.nan, "lr": 0.1, "note": "high"})
     metrics = marks.hear()[1]["x"]
     assert metrics.keys() == {"loss", "lr"} and math.isnan(metrics["loss"]), "a loss may be none, which is to be seen"

@@ -202,7 +202,7 @@ def test_periodically_averaged_weights_do_not_end_the_job(watched):
     assert "distributed: yes" in job.said[0] and "weights differ" in job.said[1] and job.blamed == []
 
 
-def test_malformed_lines_of_another_host_are_dropped_alone(watched):
+def test_malformed_lines_of_a_host_hide_no_lines_of_others(watched):
     job = watched()
     (job.records / WATCHED).touch()
     for line in (b'["process",1,7,8]', b'["still', b'["still",1,{"a":[]}]', b'["sample",1,1,{},{},{"algo-1":[1]}]'):

@@ -267,7 +267,7 @@ def test_rerun_command_has_the_jobs_settings(life):
     assert words[-5:] == ["a=", "b=x=1", "c=[1, 'y']", "d=as it is", "e=False"], "as the script got them"
 
 
-def test_rerun_lists_what_its_command_lacks(life):
+def test_rerun_lists_options_that_the_command_still_needs(life):
     """The user gets this list instead of a KeyError of the script."""
     life.lines[1][2]["inputdataconfig"] = {"training": {}}
     life.lines[1][2]["hyperparameters"] |= {"password": "***"}
@@ -300,7 +300,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def test_unreadable_history_lines_are_dropped_alone(life, capsys):
+def test_replay_skips_only_unreadable_lines(life, capsys):
     """Records may come from any source."""
     hostile = [["decided", BEGAN + 3, line] for line in HOSTILE]
     more = [["host", BEGAN, 7], ["described", BEGAN, "x"], ["outcome", BEGAN, {}], ["outcome", BEGAN, 5],

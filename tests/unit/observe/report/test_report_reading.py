@@ -37,7 +37,7 @@ def test_truncated_record_is_read_to_its_end():
         (lines("nonsense", '["host"]', "[]", "{}", "7", '["host", 1, 2]'), "6 lines could not be understood"),
     ],
 )
-def test_broken_record_is_noted(data, words):
+def test_report_notes_a_broken_record(data, words):
     job = gather({"algo-1": data, "algo-2": trained("algo-2", 2).data})
     assert any(words in note and "algo-1" in note for note in job.notes)
     assert job.outcome["kind"] == "succeeded"
@@ -104,7 +104,7 @@ class TestColumns:
         assert columns.between(columns.per_second(("cpu",)), 0, 999) == pytest.approx([3.0] * 16)
         assert columns.levels(("memory",))[-1] == 999
 
-    def test_use_before_the_start_is_left_out(self):
+    def test_resource_use_before_the_job_start_is_left_out(self):
         columns = Columns(1.0, 8)
         columns.add(-3.0, -1.0, {("cpu",): 1.0}, {})
         assert columns.total(("cpu",)) == 0

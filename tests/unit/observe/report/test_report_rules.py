@@ -289,7 +289,7 @@ HEALTHY = {
         for make, said, *_ in rows
     ],
 )
-def test_rule_names_the_problem(rule, make, said):
+def test_report_rule_names_the_problem(rule, make, said):
     assert re.search(said, verdicts(*make(LONG)).get(rule, ""))
 
 
