@@ -282,3 +282,9 @@ def test_wait_for_the_evaluator_is_logged(play):
     assert [line for line in p.said if "waiting for" in line] == [
         "waiting for evaluator/0 on algo-2, 60 s at most: all other scripts have ended"
     ]
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_ranks_have_ended_well_if_the_last_one_exits_with_0(play, code):
+    p = mpi_started(play, hosts=1).at(3, events.RankStarted(name="rank 0", pid=1)).at(4, ended("rank 0", code=code))
+    assert p.policy.facts.all_ranks_ended_well() == (code == 0)
