@@ -71,15 +71,18 @@ def show(value: object) -> str:
 
 
 def did_you_mean(word: str, names: Iterable[str], form: str = "{}") -> str:
-    """Return `; did you mean NAME?` for the name nearest to `word`; "" if no name is near.
+    """Return `; did you mean NAME?` for the name nearest to `word`, as `form` formats it; "" if no name is near."""
+    near = nearest(word, names)
+    return f"; did you mean {form.format(near)}?" if near else ""
 
-    `form` formats the name. Upper and lower case do not differ.
-    """
+
+def nearest(word: str, names: Iterable[str]) -> str:
+    """Return the name nearest to `word`, "" if none is near. Upper and lower case do not differ."""
     from difflib import get_close_matches
 
-    lower = {str(name).lower(): name for name in names}
+    lower = {str(name).lower(): str(name) for name in names}
     near = get_close_matches(word.lower(), lower, n=1)
-    return f"; did you mean {form.format(lower[near[0]])}?" if near else ""
+    return lower[near[0]] if near else ""
 
 
 def clip(text: str, limit: int = 200) -> str:

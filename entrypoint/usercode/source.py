@@ -172,6 +172,11 @@ class SourceFile:
     def function_of(self, node: ast.AST) -> Function | None:
         return next((each for each in self.around(node) if isinstance(each, Function)), None)
 
+    def own_function(self, call: ast.Call) -> ast.FunctionDef | None:
+        """Return the function at the top level of the file that a call names; None if there is none."""
+        name = call.func.id if isinstance(call.func, ast.Name) else ""
+        return next((each for each in self.tree.body if isinstance(each, ast.FunctionDef) and each.name == name), None)
+
     def class_of(self, node: ast.AST) -> ast.ClassDef | None:
         return next((each for each in self.around(node) if isinstance(each, ast.ClassDef)), None)
 

@@ -5,9 +5,8 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 
-from entrypoint.base.errors import did_you_mean
+from entrypoint.base.errors import did_you_mean, nearest
 from entrypoint.check.doctor.rulebook import finding, rules
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
@@ -97,12 +96,12 @@ def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Findi
             elif len(taken) > 1 and not any(key in option.keys for option in taken):
                 names = ", ".join(option.names[0] for option in taken)
                 yield finding("argument-unknown/ambiguous", strict.place, key=key, names=names)
-        for use in case.code.calls(".add_argument"):
+        own_words = strict.argument("args", 0) is not None or case.code.mentions(r"sys\.argv")
+        for use in () if own_words else case.code.calls(".add_argument"):
             name, count = text_of(use.argument("", 0)), use.argument("nargs")
             needed = count is None or value_of(count) == "+" or type(value_of(count)) is int
             whole_call = isinstance(use.node, ast.Call) and all(each.arg for each in use.node.keywords)
-            own_words = strict.argument("args", 0) is not None or case.code.mentions(r"sys\.argv")
-            always = needed and whole_call and not own_words and not _of_another_command(use)
+            always = needed and whole_call and not _of_another_command(use)
             if name and not name.startswith("-") and always:
                 yield finding("argument-missing/positional", use.place, name=name)
     elif options and whole:
@@ -123,14 +122,14 @@ def _plain(name: str) -> str:
 
 
 def _unknown(place: Place, key: str, sent: str, options: list[Option]) -> Finding:
-    near = get_close_matches(key, [name for option in options for name in option.keys], n=1)
-    instead = f'hyperparameters={{"{near[0]}": ...}}, which the script has' if near else ""
+    near = nearest(key, [name for option in options for name in option.keys])
+    instead = f'hyperparameters={{"{near}": ...}}, which the script has' if near else ""
     return finding("argument-unknown", place, key=key, option=_sent(key), sent=sent, instead=instead)
 
 
 def _sent(key: str) -> str:
     """Return the command-line option by which SageMaker passes a hyperparameter."""
-    return f"--{key}" if len(key) > 1 else f"-{key}"
+    return params.arguments({key: ""})[0]
 
 
 def _is_of(option: Option, key: str) -> bool:
@@ -266,6 +265,6 @@ def _needed(code: UserProgram, names: str, of: str = "") -> Iterator[tuple[str, 
 
 
 def _absent(place: Place, name: str, there: set[str]) -> Finding:
-    near = get_close_matches(name, there, n=1)
-    instead = f'fit({{"{name}": ...}}) in place of {near[0]}, or SM_CHANNEL_{near[0].upper()}' if near else ""
+    near = nearest(name, there)
+    instead = f'fit({{"{name}": ...}}) in place of {near}, or SM_CHANNEL_{near.upper()}' if near else ""
     return finding("channel-missing", place, name=name, there=", ".join(sorted(there)) or "none", instead=instead)

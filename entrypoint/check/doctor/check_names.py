@@ -47,7 +47,7 @@ def of_names(case: Case) -> Iterator[Finding]:
 
 def _of_gone(case: Case) -> Iterator[Finding]:
     """Yield each row of gone.toml that the script uses, unless the script handles that the name is missing."""
-    keras_3 = case.tensorflow >= (2, 16) and case.environment.get("TF_USE_LEGACY_KERAS") not in ("1", "True", "true")
+    keras_3 = case.tensorflow >= (2, 16) and not tf1.has_keras_2(case.environment, None, shim=False)
     for row in read_table("gone")["names"]:
         if row.get("keras", "any") not in ("any", "3" if keras_3 else "2"):
             continue
@@ -129,16 +129,10 @@ def _only_reports(source: SourceFile, body: Sequence[ast.stmt], depth: int = 2) 
         if isinstance(node, ast.stmt) and not isinstance(node, allowed):
             return False
         if isinstance(node, ast.Call) and source.last(node) not in (*LOGS, *REPORTS):
-            own = _function(source, node)
+            own = source.own_function(node)
             if not (own and depth and _only_reports(source, own.body, depth - 1)):
                 return False
     return True
-
-
-def _function(source: SourceFile, call: ast.Call) -> ast.FunctionDef | None:
-    """Return the function at the top level of the file that a call names; None without such a function."""
-    name = call.func.id if isinstance(call.func, ast.Name) else ""
-    return next((each for each in source.tree.body if isinstance(each, ast.FunctionDef) and each.name == name), None)
 
 
 def _trains(source: SourceFile, attempt: ast.AST) -> bool:
@@ -147,7 +141,7 @@ def _trains(source: SourceFile, attempt: ast.AST) -> bool:
     if again or getattr(attempt, "finalbody", None):
         return False
     calls = list(calls_in(*getattr(attempt, "body", [])))
-    calls += calls_in(*(own for call in calls if (own := _function(source, call))))
+    calls += calls_in(*(own for call in calls if (own := source.own_function(call))))
     return any(source.dotted(each.func).endswith((".fit", ".train_and_evaluate")) for each in calls)
 
 

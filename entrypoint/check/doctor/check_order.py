@@ -39,11 +39,11 @@ def of_order(case: Case) -> Iterator[Finding]:
                 yield finding("before-strategy", use.place, strategy=use.name.rpartition(".")[2], early=early.written)
     for mode, patterns in _OF_ALL.items():
         uses = list(case.code.calls(*patterns)) if case.together(mode) and case.job else []
-        for use in uses:
-            # Where another process makes such a call, too, elsewhere, the two may meet.
-            last = use.name.rpartition(".")[2]
-            meets = any(each.name.endswith(f".{last}") and not _is_of_first(each) for each in uses)
-            if _is_of_first(use) and not meets and (mode is Mode.MPI or _is_in_scope(use)):
+        alone = [use for use in uses if _is_of_first(use)]
+        # Where another process makes such a call, too, elsewhere, the two may meet.
+        shared = {use.name.rpartition(".")[2] for use in uses if use not in alone}
+        for use in alone:
+            if use.name.rpartition(".")[2] not in shared and (mode is Mode.MPI or _is_in_scope(use)):
                 yield finding("one-process-alone", use.place, written=use.written)
 
 
@@ -90,10 +90,7 @@ def _computed_before(use: Use) -> Use | None:
         if any(isinstance(outer, ast.Lambda) for outer in source.around(each.node)):
             continue
         if within in (None, function) and not next(source.guards(each.node), None):
-            own = next(
-                (node for node in source.tree.body if isinstance(node, ast.FunctionDef) and node.name == each.name),
-                None,
-            )
+            own = source.own_function(each.node)
             if matches(each.name, _COMPUTES) or (own and _computes(source, own)):
                 return each
     return None

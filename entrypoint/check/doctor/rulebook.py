@@ -29,6 +29,7 @@ class CheckRule:
     why: str = ""  # the harm that it does
 
 
+@functools.cache
 def read_table(name: str) -> dict[str, Any]:
     """Return one of the doctor's tables: the content of a .toml file beside this one."""
     return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text("utf-8"))
