@@ -100,6 +100,15 @@ def script_of(example: dict[str, Any]) -> str:
     return text + example.get("add", "").rstrip("\n") + "\n" * ("add" in example)
 
 
+def mended(example: dict[str, Any]) -> dict[str, Any]:
+    """Return an example after its remedy: the table `fix`, merged over it; its `put` changes the example's script."""
+    text = script_of({"text": script_of(example), "put": example["fix"].get("put", ())})
+    return {
+        **joined({key: value for key, value in example.items() if key not in {"script", "add", "fix"}}, example["fix"]),
+        **{"text": text, "put": []},
+    }
+
+
 def look_at(folder: Path, example: dict[str, Any]) -> DoctorReport:
     """Run the doctor on an example with its `files`, on the image that its key `on` names, if it has that key."""
     write_files(folder, example.get("files", {}))

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from looking import look_at, read_toml
+from looking import look_at, mended, read_toml
 
 from entrypoint.check.doctor.aws_images import AWS_COMMANDS, AWS_COMMANDS_ON_GPUS, on_aws, ours
 from entrypoint.check.doctor.rulebook import rules
@@ -52,6 +52,27 @@ def test_doctor_rule_gives_exactly_the_expected_findings(rule: str, example: dic
         lines = [texts[Path(each.place.file).name][each.place.line - 1] for each in findings if each.place]
         assert any(example["at"] in line for line in lines), lines
     assert example.get("says", "") in " ".join(f"{each.found} {each.instead}" for each in findings)
+
+
+@pytest.mark.parametrize(
+    ("rule", "example"),
+    [
+        pytest.param(rule, example, id=f"{rule}-{at}")
+        for rule, examples in EXAMPLES.items()
+        for at, example in enumerate(examples)
+        if "fix" in example
+    ],
+)
+def test_remedy_ends_its_finding_and_brings_no_other(rule: str, example: dict[str, Any], tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("before", "after")]
+    for folder in folders:
+        folder.mkdir()
+    before, after = (
+        {each.check for each in look_at(folder, case).findings}
+        for folder, case in zip(folders, (example, mended(example)), strict=True)
+    )
+    assert rule in before
+    assert after <= before - {rule}
 
 
 @pytest.mark.parametrize("job", ["single", "mpi", "mwms", "ps"])
