@@ -25,6 +25,7 @@ _PATHS = r"^(/home/|/Users/|/content/|/mnt/|/data/|/kaggle/|[A-Za-z]:\\)"
 _MAY_BE_THERE = ("/mnt/", "/data/")  # an image of the user's own may have these
 _READ_S3 = ("boto3*", "s3fs*", "fsspec*", "smart_open*", "awswrangler*", "sagemaker_tf_data.checkpoints*")
 _OF_LFS = b"version https://git-lfs.github.com/spec/"
+_DEFINES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _REPORT = ast.Expr | ast.Pass | ast.With | ast.Try
 _ESTIMATORS = (".train_and_evaluate", ".Estimator")
 
@@ -52,8 +53,8 @@ def _of_gone(case: Case) -> Iterator[Finding]:
         if row.get("keras", "any") not in ("any", "3" if keras_3 else "2"):
             continue
         is_call = "argument" in row or row.get("called")
-        kind = UseKind.IMPORT if row.get("imported") else UseKind.CALL if is_call else None
-        for use in case.code.uses(*row["names"], kind=kind):
+        kinds = (UseKind.IMPORT,) if row.get("imported") else (UseKind.CALL,) if is_call else (UseKind.IMPORT, None)
+        for use in (use for kind in kinds for use in case.code.uses(*row["names"], kind=kind)):
             has = "argument" not in row or use.argument(row["argument"]) is not None
             if has and not _is_prepared(case.code, use):
                 severity = Severity.WARNING if row.get("only_warns") else Severity.ERROR
@@ -66,7 +67,7 @@ def _is_prepared(code: UserProgram, use: Use) -> bool:
     """Return whether a script checks for a name, sets it, or has one of its own."""
     source, last = use.source, use.name.rpartition(".")[2]
     sets = any(name.rpartition(".")[2] == last for name in source.assignments)
-    defines = any(getattr(node, "name", "") == last for _, node in code.nodes(ast.AST))
+    defines = any(isinstance(node, _DEFINES) and node.name == last for _, node in code.nodes(ast.stmt))
     guarded = any(each.here == last and next(source.guards(each.node), None) for each in source.imports)
     asks = code.mentions(rf"hasattr\([\w.]+, ['\"]{re.escape(last)}")
     return sets or defines or guarded or asks or tried(source, use.node) or _is_asked_first(source, use.place.line)
