@@ -5,7 +5,6 @@ For shell scripts, check the interpreter and the line ends, too.
 
 import ast
 import re
-import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -28,6 +27,7 @@ from entrypoint.check.doctor.subject import Case, tensorflow_of
 from entrypoint.check.finding import Finding
 from entrypoint.usercode.api_names import STARTS_PROGRAMS
 from entrypoint.usercode.guards import tried
+from entrypoint.usercode.shell import first_words, is_strict, logical_lines, without_comments
 from entrypoint.usercode.source import Place, SourceFile, Use, UseKind, matches, text_of, value_of
 
 _PYTHONS = {*sys.stdlib_module_names, "distutils", "imp", "asyncore", "asynchat"}
@@ -37,8 +37,6 @@ _ON_PATH = ("awk", "bash", "dash", "perl", "python", "python3", "sed", "sh")
 _THERE = {*(f"{folder}/{name}" for folder in ("/bin", "/usr/bin") for name in (*_ON_PATH, "env") if name != "python")}
 _OURS = {"/opt/venv/bin/python", "/opt/venv/bin/python3"}
 _SHELLS = ("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput")
-_BEFORE_A_COMMAND = {"exec", "time", "nohup", "env", "then", "do", "else", "{", "(", "!"}
-_HERE_DOCUMENT = re.compile(r"^([^\n]*<<-?\s*['\"]?(\w+).*?)\n(?s:.*?)^\s*\2\s*$", re.M)
 
 
 def of_modules(case: Case) -> Iterator[Finding]:
@@ -53,6 +51,10 @@ def of_modules(case: Case) -> Iterator[Finding]:
 
 
 def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
+    main = case.code.main
+    by_shell = main.path.suffix == ".sh"
+    if by_shell and re.search(r"\binstall\b|\bactivate\b", without_comments(main.text)):
+        return
     if case.code.mentions(r"\bpip3?\b") and case.code.mentions(r"\binstall\b"):
         return
     elsewhere = case.code.has("sys.path*") or "PYTHONPATH" in case.environment
@@ -78,13 +80,16 @@ def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
         if name == "jax" and not (case.image and tensorflow_of(case.image)):
             severity = Severity.NOTE  # whoever trains with it has probably chosen the image that has it
         version, more = ".".join(map(str, case.tensorflow)), ", and AWS's has it" if name in on_theirs else ""
-        instead = REMEDIES.get(name) or remedy(package, case.tensorflow)
+        shell = by_shell and name not in REMEDIES
+        instead = "" if shell else REMEDIES.get(name) or remedy(package, case.tensorflow)
         yield finding(
-            "module-missing",
+            "module-missing/shell" if shell else "module-missing",
             use.place,
             severity=severity,
             instead=instead,
             name=name,
+            package=package or name,
+            program=main.path.name,
             version=version,
             more=more,
         )
@@ -187,7 +192,7 @@ def _commands_of_python(source: SourceFile) -> Iterator[tuple[str, int, bool]]:
                 | ast.BinOp(left=text)
                 | text
             ):
-                words = list(_first_words(text_of(text)))
+                words = list(first_words(text_of(text)))
         yield from ((word, use.place.line, bool(checks or not through_shell)) for word in words)
 
 
@@ -196,26 +201,7 @@ def _commands_of_shell(source: SourceFile) -> Iterator[tuple[str, int, bool]]:
 
     Leave out commands whose failure the script handles.
     """
-    strict = bool(re.search(r"^\s*set\s+-\w*e|^#!.*\s-\w*e", source.text, re.M))
-    text = _HERE_DOCUMENT.sub(lambda found: found[1] + "\n" * found[0].count("\n"), source.text)
-    for found in re.finditer(r"^(?:.*\\\n)*.*$", text, re.M):  # a line, with those that continue it
-        line = found[0].replace("\\\n", "")
+    strict = is_strict(source.text)
+    for number, line in logical_lines(source.text):
         if not re.match(r"\s*((if|while|elif|until)\b|#)", line) and "||" not in line:
-            number = text.count("\n", 0, found.start()) + 1
-            yield from ((word, number, strict) for word in _first_words(line))
-
-
-def _first_words(text: str) -> Iterator[str]:
-    """Yield the commands of a shell's line."""
-    lexer = shlex.shlex(text, posix=True, punctuation_chars="();<>|&\n")
-    lexer.whitespace = " \t\r"
-    begins = True
-    try:
-        for word in lexer:
-            if set(word) <= set("();<>|&\n"):
-                begins = not set(word) <= set("<>")
-            elif begins and not (word in _BEFORE_A_COMMAND or re.match(r"\w+=", word)):
-                yield Path(word).name
-                begins = False
-    except ValueError:  # quotes that end in another line
-        return
+            yield from ((word, number, strict) for word in first_words(line))
