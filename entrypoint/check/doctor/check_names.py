@@ -17,6 +17,7 @@ from entrypoint.launcher.plan.plan import NO_GPU, Role
 from entrypoint.usercode import shell, tf1
 from entrypoint.usercode.api_names import HOROVOD, LEAVES, LOGS, REPORTS, STARTS_PROGRAMS, TRAINS
 from entrypoint.usercode.guards import tried
+from entrypoint.usercode.reached import reached
 from entrypoint.usercode.reader import MOST_FILES, UserProgram, read_code
 from entrypoint.usercode.source import Place, SourceFile, Use, UseKind, calls_in, matches, plain_text, value_of
 from entrypoint.usercode.unsupported import doubts
@@ -27,6 +28,8 @@ _MAY_BE_THERE = ("/mnt/", "/data/")  # an image of the user's own may have these
 _READ_S3 = ("boto3*", "s3fs*", "fsspec*", "smart_open*", "awswrangler*", "sagemaker_tf_data.checkpoints*")
 _OF_LFS = b"version https://git-lfs.github.com/spec/"
 _DEFINES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+_BINDS: type[ast.AST] = ast.FunctionDef | ast.ClassDef | ast.arg  # type: ignore[assignment]
+_DEBUGGERS = ("breakpoint", "pdb.set_trace", "ipdb.set_trace")
 _REPORT = ast.Expr | ast.Pass | ast.With | ast.Try
 _TELL = ("echo", "printf", "date")  # commands of a shell that succeed
 _SUCCEED = (*_TELL, "true", ":", "ls", "sync", "exit", "df", "du", "free")
@@ -44,6 +47,7 @@ def of_names(case: Case) -> Iterator[Finding]:
     if left:
         yield finding("notebook-left", left.place)
     yield from _of_gone(case)
+    yield from _of_questions(case)
     yield from _of_pointers(case)
     yield from _of_paths(case)
     yield from _of_hidden_failures(case)
@@ -76,6 +80,21 @@ def _is_prepared(code: UserProgram, use: Use) -> bool:
     guarded = any(each.here == last and next(source.guards(each.node), None) for each in source.imports)
     asks = code.mentions(rf"hasattr\([\w.]+, ['\"]{re.escape(last)}")
     return sets or defines or guarded or asks or tried(source, use.node) or _is_asked_first(source, use.place.line)
+
+
+def _of_questions(case: Case) -> Iterator[Finding]:
+    """Yield calls that wait for a person and that the program is sure to reach: a job has no terminal."""
+    if case.code.mentions(r"isatty|sys\.stdin"):
+        return
+    sure = reached(case.code)
+    for use in case.code.calls("input", *_DEBUGGERS, "getpass.getpass"):
+        tries = any(isinstance(outer, ast.Try) for outer in use.source.around(use.node))
+        own = use.name in use.source.assignments or any(
+            use.name in (getattr(node, "name", ""), getattr(node, "arg", "")) for _, node in case.code.nodes(_BINDS)
+        )
+        if use.node in sure.get(use.source, ()) and not tries and not own:
+            kind = "/debugger" if use.name in _DEBUGGERS else ""
+            yield finding(f"waits-for-person{kind}", use.place, written=use.written)
 
 
 def _of_pointers(case: Case) -> Iterator[Finding]:
