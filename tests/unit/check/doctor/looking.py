@@ -1,6 +1,7 @@
 """Run `entrypoint doctor` on the requests and short scripts that examples.toml and corpus/ describe."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,10 @@ def look_at(folder: Path, example: dict[str, Any]) -> DoctorReport:
     write_files(folder, example.get("files", {}))
     options = {"image": example["on"]} if "on" in example else {}
     named = {"name": example["file"]} if "file" in example else {}
-    return look(folder, script_of(example), change_of(example), example.get("requirements", ""), **named, **options)
+    program = example.get("hyperparameters", {}).get("sagemaker_program", "")
+    asked = [program] if program in example.get("files", ()) else []  # which a user would name
+    text, change = script_of(example), change_of(example)
+    return look(folder, text, change, example.get("requirements", ""), programs=asked, **named, **options)
 
 
 def joined(*changes: dict[str, Any]) -> dict[str, Any]:
@@ -138,10 +142,11 @@ def look(
     change: dict[str, Any] | None = None,
     requirements: str = "",
     name: str = "train.py",
+    programs: Sequence[str] = (),
     **options: Any,
 ) -> DoctorReport:
     """Examine a script, the standard request with a change, or both; with the change {}, the request as it stands."""
-    files = []
+    files = [str(folder / each) for each in programs]
     if change is not None:
         path = folder / "request.json"
         path.write_text(json.dumps(without_none(joined(REQUEST, change)), indent=1))
