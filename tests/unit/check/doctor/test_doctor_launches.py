@@ -77,6 +77,41 @@ def test_failure_of_a_launch_is_reported(text: str, check: str, severity: str, l
     assert words in told[0].found and len(report.jobs) == (severity == "note")
 
 
+@pytest.mark.parametrize(
+    "has, imports, said",
+    [
+        (
+            "core/__init__.py",
+            "from sagemaker.tensorflow import TensorFlow",
+            "has SageMaker's SDK v3, and the script is for v2",
+        ),
+        ("core/__init__.py", "import sagemaker.core; sagemaker.get_execution_role()", "the script is for v2"),
+        (
+            "estimator.py",
+            "from sagemaker.train import ModelTrainer",
+            "has SageMaker's SDK v2, and the script is for v3",
+        ),
+        ("core/__init__.py", "import sagemaker.train", "imports sagemaker.train, which"),
+    ],
+)
+def test_script_for_the_other_sdk_is_reported_as_such(has: str, imports: str, said: str, tmp_path: Path) -> None:
+    write_files(tmp_path, {f"sagemaker/{has}": "", "sagemaker/__init__.py": ""})
+    report = examine([str(launch(tmp_path, f"{imports}\n{SUBMITS}"))])
+    assert found(report, "no-sdk") == [("error", 1)]
+    assert said in report.findings[0].found
+
+
+@pytest.mark.parametrize(
+    "words, near", [("'trian.py', 'src'", "train.py in place of trian.py"), ("'train.py', 'scr'", "src in")]
+)
+def test_misspelt_path_of_a_launch_script_is_named(words: str, near: str, tmp_path: Path) -> None:
+    """Both SDKs refuse a program or folder that is not there, before a request is made."""
+    write_files(tmp_path, {"src/train.py": ""})
+    text = f"program, folder = {words}\nraise ValueError(f'No file named {{program}} in {{folder}}')\n{SUBMITS}"
+    report = examine([str(launch(tmp_path, text))])
+    assert near in report.findings[0].instead
+
+
 @pytest.mark.parametrize("sealed", [True, False], ids=["in namespaces", "without"])
 @pytest.mark.parametrize("ends", [True, False], ids=["that ends", "that never ends"])
 def test_processes_forked_by_a_launch_script_are_killed(tmp_path: Path, ends: bool, sealed: bool, monkeypatch) -> None:
