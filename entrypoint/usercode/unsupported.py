@@ -39,7 +39,7 @@ LONG_CHARS = 60  # characters of a call that are shown
 
 
 class Doubt(NamedTuple):
-    """Describe code that does not train. `check` is a name in docs/doctor.md."""
+    """Describe code that does not train. `check` is a name in docs/rules.md."""
 
     check: str
     place: Place | None  # line 0: the file as a whole; None: no file has it

@@ -26,6 +26,10 @@ _MAY_BE_THERE = ("/mnt/", "/data/")  # an image of the user's own may have these
 _READ_S3 = ("boto3*", "s3fs*", "fsspec*", "smart_open*", "awswrangler*", "sagemaker_tf_data.checkpoints*")
 _OF_LFS = b"version https://git-lfs.github.com/spec/"
 _REPORT = ast.Expr | ast.Pass | ast.With | ast.Try
+# Names of TensorFlow 1 that do nothing, or raise, where TensorFlow 2 executes eagerly.
+_OF_GRAPHS = re.compile(
+    r"((Interactive)?Session|placeholder|global_variables_initializer|layers\.\w+|train\.\w*Optimizer)$"
+)
 _ESTIMATORS = (".train_and_evaluate", ".Estimator")
 
 
@@ -161,7 +165,8 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
             if gone:
                 yield finding(variant("tf-gone", old), place, old=old, more=more, gone=gone)
             elif not shim:
-                yield finding("tf1-name", place, old=old, more=more, new=new)
+                rule = "tf1-name/graph" if _OF_GRAPHS.match(old) else "tf1-name"
+                yield finding(rule, place, old=old, more=more, new=new)
     mode = str(case.mode) if case.several and case.mode else ""
     ps_workers = settings.ps_workers if settings else PsProgram.SCRIPT
     for each in doubts(case.code, mode, ps_workers, version, environment, **_on_gpus(case)):

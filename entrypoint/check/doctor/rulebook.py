@@ -19,7 +19,7 @@ else:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRule:
-    """Describe one rule of the doctor, as in docs/doctor.md, with the words of its findings."""
+    """Describe one rule of the doctor, as in docs/rules.md, with the words of its findings."""
 
     of: str  # the kind of file
     severity: str  # the usual one first
