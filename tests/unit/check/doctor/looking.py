@@ -109,7 +109,10 @@ def fixed() -> list[tuple[str, dict[str, Any]]]:
 
 
 def mended(example: dict[str, Any]) -> dict[str, Any]:
-    """Return an example after its remedy: the table `fix`, merged over it; its `put` changes the example's script."""
+    """Return an example after its remedy: the table `fix`, merged over it; its `put` changes the example's script.
+
+    The job of an example with `runs` fails before the remedy and runs after it: tests/local/test_doctor_remedies.py.
+    """
     text = script_of({"text": script_of(example), "put": example["fix"].get("put", ())})
     return {
         **joined({key: value for key, value in example.items() if key not in {"script", "add", "fix"}}, example["fix"]),
