@@ -47,6 +47,11 @@ def variant(name: str, of: str) -> str:
     return f"{name}/{of}" if f"{name}/{of}" in rules() else name
 
 
+def remedy(name: str) -> str:
+    """Return what a rule says to put, for a rehearsal that finds the same fault. It must name nothing of a case."""
+    return Template(rules()[name].instead).substitute()
+
+
 def finding(
     key: str, place: Place, /, *, severity: Severity | None = None, found: str = "", instead: str = "", **words: object
 ) -> Finding:
