@@ -68,8 +68,10 @@ def of_arguments(case: Case) -> Iterator[Finding]:
         for name, place in _needed(case.code, r"^SM_(?!CHANNEL_)\w+$", of="os.environ"):
             is_set = name in {*given, *case.environment, *_OF_V3, *VARIABLES}
             if not is_set and not case.code.mentions("except .*KeyError"):
-                near = did_you_mean(name, given if name.startswith("SM_HP_") else VARIABLES)
-                yield finding("variable-unknown", place, name=name, near=near)
+                known = given if name.startswith("SM_HP_") else VARIABLES
+                near = nearest(name, known)
+                instead = f'os.environ["{near}"]' if near else ""
+                yield finding("variable-unknown", place, name=name, near=did_you_mean(name, known), instead=instead)
 
 
 def _options(code: UserProgram) -> tuple[list[Option], bool]:

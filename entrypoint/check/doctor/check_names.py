@@ -34,6 +34,10 @@ _REPORT = ast.Expr | ast.Pass | ast.With | ast.Try
 _TELL = ("echo", "printf", "date")  # commands of a shell that succeed
 _SUCCEED = (*_TELL, "true", ":", "ls", "sync", "exit", "df", "du", "free")
 _PIPES_TO = ("tee", "cat", "ts", "sed", "awk", "grep")
+# Names of TensorFlow 1 that do nothing, or raise, where TensorFlow 2 executes eagerly.
+_OF_GRAPHS = re.compile(
+    r"((Interactive)?Session|placeholder|global_variables_initializer|layers\.\w+|train\.\w*Optimizer)$"
+)
 _ESTIMATORS = (".train_and_evaluate", ".Estimator")
 
 
@@ -223,7 +227,8 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
             if gone:
                 yield finding(variant("tf-gone", old), place, old=old, more=more, gone=gone)
             elif not shim:
-                yield finding("tf1-name", place, old=old, more=more, new=new)
+                rule = "tf1-name/graph" if _OF_GRAPHS.match(old) else "tf1-name"
+                yield finding(rule, place, old=old, more=more, new=new)
     mode = str(case.mode) if case.several and case.mode else ""
     ps_workers = settings.ps_workers if settings else PsProgram.SCRIPT
     for each in doubts(case.code, mode, ps_workers, version, environment, **_on_gpus(case)):

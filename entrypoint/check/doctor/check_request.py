@@ -31,6 +31,7 @@ _READ = {
     "sagemaker_estimator_class_name",
 }
 _SHELL = re.compile(r"[\s;&|<>`]|\$\(|^'.*'$")
+_MPIRUN = re.compile(r"(\\?\[1,[^<]*\])?\\?<std(out|err)\\?>:?")  # what it puts before each line, in AWS's images
 
 
 def of_request(described: Described, code: UserProgram | None, image: str) -> Iterator[Finding]:
@@ -59,7 +60,8 @@ def _of_entrypoint(request: Request) -> Iterator[Finding]:
         starts = f"SDK v3 starts a script of its own, with {what}" if drivers else f"the container starts {words}"
         asked = bool(launch.distributed) or any(key.startswith("ENTRYPOINT_") for key in request.environment)
         severity = Severity.ERROR if request.hosts > 1 or asked else Severity.WARNING
-        yield finding("not-our-entrypoint", request.at("ContainerEntrypoint"), severity=severity, starts=starts)
+        rule = "not-our-entrypoint" if drivers else "not-our-entrypoint/words"
+        yield finding(rule, request.at("ContainerEntrypoint"), severity=severity, starts=starts)
     if drivers:
         wrong = [
             (key, f"hyperparameter {key} contains '", "a value without it")
@@ -157,10 +159,11 @@ def _of_the_rest(described: Described, code: UserProgram | None) -> Iterator[Fin
         if not isinstance(each.get("Regex"), str):
             continue
         regex = str(each.get("Regex"))
-        if (regex.startswith("^") and prefixed) or "<stdout>" in regex or "<stderr>" in regex:
-            without = re.sub(r"^\^|(\[1,[^<]*\])?<std(out|err)>:?", "", regex)
-            name = str(each.get("Name"))
-            yield finding("metric-anchored", request.at(name), name=name, regex=repr(regex), without=repr(without))
+        of_mpirun = _MPIRUN.search(regex)
+        if (regex.startswith("^") and prefixed) or of_mpirun:
+            rule, name = "metric-anchored/stdout" if of_mpirun else "metric-anchored", str(each.get("Name"))
+            without = repr(_MPIRUN.sub("", regex).removeprefix("^"))
+            yield finding(rule, request.at(name), name=name, regex=repr(regex), without=without)
         if wrong := _no_number(regex):
             name = str(each.get("Name"))
             yield finding("metric-unread", request.at(name), name=name, regex=repr(regex), wrong=wrong)

@@ -48,7 +48,8 @@ def as_text(report: DoctorReport) -> str:
         lines += [f"    put: {finding.instead}"]
     if report.unsealed:
         lines += ["", f"{UNSEALED}: {report.unsealed}"]
-    return _secrets(report).mask("\n".join([*lines, "", counted(report.findings, BAD)]))
+    page = "; docs/rules.md shows each rule's remedy on an example" if report.findings else ""
+    return _secrets(report).mask("\n".join([*lines, "", counted(report.findings, BAD) + page]))
 
 
 def as_json(report: DoctorReport) -> dict[str, Any]:

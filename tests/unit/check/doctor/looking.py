@@ -1,7 +1,9 @@
 """Run `entrypoint doctor` on the requests and short scripts that examples.toml and corpus/ describe."""
 
+import contextlib
 import json
 from collections.abc import Sequence
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import tomllib
 from builders import write_files
 
 from entrypoint.check.doctor.doctor import DoctorReport, examine
+from entrypoint.check.doctor.rulebook import read_table
 
 HERE = Path(__file__).parent
 IMAGE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/my-training:2.14.1-cpu-py311"
@@ -83,7 +86,7 @@ def change_of(example: dict[str, Any]) -> dict[str, Any] | None:
         },
         "InputDataConfig": channels,
     }
-    job = JOBS[example.get("job", "one")]
+    job = JOBS[example.get("job", "none" if "sdk" in example else "one")]
     if job is None:
         return None
     return joined(job, {key: value for key, value in given.items() if value}, example.get("request", {}))
@@ -101,8 +104,16 @@ def script_of(example: dict[str, Any]) -> str:
     return text + example.get("add", "").rstrip("\n") + "\n" * ("add" in example)
 
 
+def fixed() -> list[tuple[str, dict[str, Any]]]:
+    """Return the rule's name and the example, of each example with a remedy."""
+    return [(rule, each) for rule, examples in read_toml("examples.toml").items() for each in examples if "fix" in each]
+
+
 def mended(example: dict[str, Any]) -> dict[str, Any]:
-    """Return an example after its remedy: the table `fix`, merged over it; its `put` changes the example's script."""
+    """Return an example after its remedy: the table `fix`, merged over it; its `put` changes the example's script.
+
+    The job of an example with `runs` fails before the remedy and runs after it: tests/local/test_doctor_remedies.py.
+    """
     text = script_of({"text": script_of(example), "put": example["fix"].get("put", ())})
     return {
         **joined({key: value for key, value in example.items() if key not in {"script", "add", "fix"}}, example["fix"]),
@@ -110,10 +121,27 @@ def mended(example: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def look_at(folder: Path, example: dict[str, Any]) -> DoctorReport:
+def check_remedy(rule: str, example: dict[str, Any], folder: Path, **options: Any) -> None:
+    """Assert that a rule finds an example, by its `variant`, and after the remedy finds nothing, nor does another."""
+    found = []
+    for name, case in (("before", example), ("after", mended(example))):
+        (folder / name).mkdir()
+        with contextlib.chdir(folder / name):
+            found.append(look_at(folder / name, case, **options).findings)
+    before, after = found
+    shown, of = [each for each in before if each.check == rule], f"{rule}/{example.get('variant')}"
+    for part, text in read_table("rules").get(of, {}).items():
+        form = re.sub(r"\\\$\\\{\w+\\\}", ".*", re.escape(text))
+        assert any(re.fullmatch(form, getattr(each, part)) for each in shown), before
+    # Tests have no index, so that the doctor says of each new requirement that it was not resolved.
+    new = {each.check for each in after} - {each.check for each in before} - {"requirements-unresolved"}
+    assert shown and not new and rule not in {each.check for each in after}, found
+
+
+def look_at(folder: Path, example: dict[str, Any], **options: Any) -> DoctorReport:
     """Run the doctor on an example with its `files`, on the image that its key `on` names, if it has that key."""
     write_files(folder, example.get("files", {}))
-    options = {"image": example["on"]} if "on" in example else {}
+    options |= {"image": example["on"]} if "on" in example else {}
     named = {"name": example["file"]} if "file" in example else {}
     program = example.get("hyperparameters", {}).get("sagemaker_program", "")
     asked = [program] if program in example.get("files", ()) else []  # which a user would name

@@ -295,6 +295,7 @@ def test_secrets_are_masked(tmp_path: Path) -> None:
     environment = dict.fromkeys(("ENTRYPOINT_MODE", "DB_PASSWORD"), "hunter2hunter2")
     report = look(tmp_path, change={"Environment": environment})
     assert report.findings
+    assert as_text(report).count("docs/rules.md") == 1
     assert "hunter2" not in as_text(report) + json.dumps(as_json(report))
 
 
