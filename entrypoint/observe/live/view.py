@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from entrypoint.base.series import Series
 from entrypoint.record import lines
 
 LINES, SAID, HISTORY = 5, 60, 120  # kept: lines of a process, log lines of the launchers, samples of a host
-CURVE = 400  # points of a process's loss that are kept: when there are more, every second one goes
+CURVE = 400  # points of a process's loss that are kept
 MOST_HOSTS, MOST_PROCESSES, MOST_METRICS = 2000, 1024, 64  # limits of what is kept and shown
 RATE_OVER_SECONDS = 30.0  # seconds over which a rate of steps is taken
 # Names that scripts use for the number of all their steps.
@@ -87,22 +88,6 @@ class View:
 
 
 @dataclass
-class Curve:
-    """Hold a value's course as [time, value]. Whenever there are too many points, every second one goes."""
-
-    points: list[tuple[float, float]] = field(default_factory=list)
-    every: int = 1  # of so many values one is kept
-    seen: int = 0
-
-    def add(self, at: float, value: float) -> None:
-        self.seen += 1
-        if self.seen % self.every == 0:
-            self.points.append((round(at, 1), value))
-        if len(self.points) > CURVE:
-            self.points, self.every = self.points[1::2], 2 * self.every
-
-
-@dataclass
 class _Process:
     name: str
     role: str = ""
@@ -115,15 +100,15 @@ class _Process:
     began: tuple[float, float] | None = None  # (time, part done) at its first report
     reported_at: float = 0.0
     steps: deque[tuple[float, float]] = field(default_factory=deque)
-    curve: Curve = field(default_factory=Curve)
+    losses: Series = field(default_factory=lambda: Series(CURVE))
 
     def note_metrics(self, at: float, found: Mapping[str, float]) -> None:
         for name, value in found.items():
             if name in self.metrics or len(self.metrics) < MOST_METRICS:
                 self.metrics[name] = value
         self.reported_at = at
-        if math.isfinite(loss := found.get(self.loss, math.nan)):
-            self.curve.add(at, loss)
+        if self.loss in found:
+            self.losses.add(at, found[self.loss])
         if "step" in found:
             if self.steps and found["step"] < self.steps[-1][1]:  # the script started again
                 self.steps.clear()
@@ -240,6 +225,7 @@ def _progress(hosts: list[_Host]) -> dict[str, Any]:
     if not reporting:
         return {"host": "", "process": "", "done": None, "left": None, "metrics": {}, "curve": None}
     host, process = reporting[0]
+    losses = zip(process.losses.times, process.losses.values, strict=True)
     return {
         "host": host.name,
         "process": process.name,
@@ -247,7 +233,7 @@ def _progress(hosts: list[_Host]) -> dict[str, Any]:
         "left": None if process.left is None else round(process.left, 1),
         **{name: process.metrics[name] for name in ("epoch", "epochs", "step") if name in process.metrics},
         "metrics": _plain(process.metrics),
-        "curve": {"name": process.loss, "points": process.curve.points},
+        "curve": {"name": process.loss, "points": [[round(at, 1), loss] for at, loss in losses]},
     }
 
 

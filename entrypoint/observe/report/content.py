@@ -6,7 +6,8 @@ from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
-from entrypoint.observe.report.columns import Series
+from entrypoint.base.series import Series
+from entrypoint.observe.report.columns import rates
 from entrypoint.observe.report.ending import Ending
 from entrypoint.observe.report.host_figures import HostFigures, ProcessFigures
 from entrypoint.observe.report.job_record import JobRecord
@@ -162,7 +163,7 @@ def _rates(job: JobRecord, index: dict[str, int], count: int) -> list[dict[str, 
     found = []
     for host, process in job.trainers():
         if len(process.steps) > 1:
-            column = smooth(process.steps.rates(job.width, count), math.ceil(count / 120))
+            column = smooth(rates(process.steps, job.width, count), math.ceil(count / 120))
         elif "steps_per_second" in process.metrics:
             column = process.metrics["steps_per_second"].in_pieces(job.width, count)
         else:

@@ -6,10 +6,11 @@ A record may be cut, broken or malicious: lines that do not fit are counted and 
 from dataclasses import dataclass, field
 from typing import Any
 
+from entrypoint.base.series import Series
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.choices import OUTSIDE
 from entrypoint.launcher.job.params import PREFIX
-from entrypoint.observe.report.columns import Columns, Key, Series
+from entrypoint.observe.report.columns import Columns, Key
 from entrypoint.record import lines
 from entrypoint.record.read import batches, parsed, text, texts_of
 

@@ -3,9 +3,9 @@
 import statistics
 from collections.abc import Iterator
 
+from entrypoint.base.series import Series
 from entrypoint.base.severity import Severity
 from entrypoint.base.wording import duration, listed, percent
-from entrypoint.observe.report.columns import Series
 from entrypoint.observe.report.host_figures import ProcessFigures
 from entrypoint.observe.report.job_record import JobRecord
 from entrypoint.observe.report.phases import IDLE
