@@ -83,7 +83,7 @@ class View:
             "apart": self._apart,
             "progress": _progress(hosts),
             "hosts": [host.state() for host in hosts],
-            "said": sorted(self._said),
+            "said": sorted(self._said, key=lambda said: said[:2]),  # of one moment as logged
         }
 
 
