@@ -193,6 +193,9 @@ class ProcessLine(Line, positional=1):  # a process was started
     task: str = ""
 
 
+SERVES, HELPS = {"ps"}, {"prepare", "key", "sshd", "mpirun"}  # roles of processes that do not run the user's program
+
+
 class EndedLine(Line):  # a process has ended
     process: str
     how: str  # such as "exit code 0"

@@ -18,6 +18,7 @@ MOST_HOSTS, MOST_PROCESSES, MOST_METRICS = 2000, 1024, 64  # limits of what is k
 RATE_OVER_SECONDS = 30.0  # seconds over which a rate of steps is taken
 # Names that scripts use for the number of all their steps.
 TOTALS = ("max_steps", "total_steps", "train_steps", "num_steps", "steps")
+PREPARE = {"prepare", "key"}  # roles of processes that end before the training, not shown if they have ended well
 FIRST_OF = ("chief/0", "rank 0", "script", "worker/0")  # processes whose progress stands for the job's
 
 
@@ -155,11 +156,23 @@ class _Process:
             return None
         return (1 - done) * (self.reported_at - self.began[0]) / (done - self.began[1])
 
+    @property
+    def is_ours(self) -> bool:
+        """Return whether the process does not run the user's program."""
+        return self.role in lines.SERVES | lines.HELPS
+
+    @property
+    def has_ended_well(self) -> bool:
+        """Return whether the process has ended as it should: the launcher ends servers by SIGTERM."""
+        return self.ended == "exit code 0" or (self.is_ours and self.ended == "killed by SIGTERM")
+
     def state(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "role": self.role,
+            "ours": self.is_ours,
             "ended": self.ended,
+            "failed": self.ended is not None and not self.has_ended_well,
             "cpus": round(self.cpus, 2),
             "memory": self.memory,
             "still": self.still,
@@ -206,6 +219,8 @@ class _Host:
             process.cpus, process.memory = its.get("cpu", 0.0) / seconds, its.get("memory", 0)
 
     def state(self) -> dict[str, Any]:
+        done = [each for each in self.processes.values() if each.role in PREPARE and each.has_ended_well]
+        shown = [each for each in self.processes.values() if each not in done]
         return {
             "name": self.name,
             "phase": "ended" if self.ended else self.phase,
@@ -214,7 +229,7 @@ class _Host:
             "heard": self.heard,
             **self.now,
             "history": list(self.history),
-            "processes": [process.state() for process in self.processes.values()],
+            "processes": [process.state() for process in sorted(shown, key=lambda each: each.is_ours)],
         }
 
 
