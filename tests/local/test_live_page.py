@@ -84,7 +84,7 @@ def test_live_page_lists_training_processes_first_and_draws_the_loss(shown):
         time.time(),
     )
     ours = [["process", now, name, {"role": role}] for name, role in (("key", "key"), ("sshd", "sshd"))]
-    ours += [["process", now, "ps/0", {"role": "ps"}], ["ended", now, "ps/0", "killed by SIGTERM"]]  # as all servers end
+    ours += [["process", now, "ps/0", {"role": "ps"}], ["ended", now, "ps/0", "killed by SIGTERM"]]
     falls = [["metric", now + at, "rank 0", {"step": 30.0 + at, "loss": 1 / (1 + at)}] for at in range(9)]
     page = shown(job_of(1, algo_1=[*ours, *falls, ["lines", now, "rank 0", [noise]]]).state(now))
     names = re.findall(r'<span class="name">([^<]*)<', page.dom)
