@@ -15,6 +15,7 @@ from entrypoint.check.doctor.aws_images import (
     AWS_COMMANDS_ON_GPUS,
     COMMANDS_LACKING,
     LACKING,
+    NEEDS_SYSTEM,
     REMEDIES,
     on_aws,
     ours,
@@ -45,6 +46,7 @@ def of_modules(case: Case) -> Iterator[Finding]:
     brought = requirements_of(case)
     yield from of_requirements(case, brought)
     yield from _of_imports(case, brought)
+    yield from _of_system(case, brought)
     severity = case.severity_of_lack("git", AWS_COMMANDS)
     for place, line in brought.from_git:
         yield finding("command-missing", place, severity=severity, line=line)
@@ -82,19 +84,34 @@ def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
         if name == "jax" and not (case.image and tensorflow_of(case.image)):
             severity = Severity.NOTE  # whoever trains with it has probably chosen the image that has it
         version, more = ".".join(map(str, case.tensorflow)), ", and AWS's has it" if name in on_theirs else ""
-        shell = by_shell and name not in REMEDIES
-        instead = "" if shell else REMEDIES.get(name) or remedy(package, case.tensorflow)
+        line = dict(brought.elsewhere).get(name, "")
+        kind = "" if name in REMEDIES else "/shell" if by_shell else "/marker" if line else ""
+        instead = "" if kind else REMEDIES.get(name) or remedy(package, case.tensorflow)
         yield finding(
-            "module-missing/shell" if shell else "module-missing",
+            f"module-missing{kind}",
             use.place,
             severity=severity,
             instead=instead,
             name=name,
             package=package or name,
+            line=line,
             program=main.path.name,
             version=version,
             more=more,
         )
+
+
+def _of_system(case: Case, brought: Requirements) -> Iterator[Finding]:
+    """Yield requirements that need a library of the system, unless the code installs such libraries itself."""
+    packages = {package for _, package in brought.lines}
+    installs = any(re.search(r"\bapt(-get)?\b|\blibgl", source.text) for source in case.code.sources)
+    for place, package in brought.lines if not installs else ():
+        module, library, other = NEEDS_SYSTEM.get(package, ("", "", ""))
+        uses = case.code.uses(module, f"{module}.*", kind=UseKind.IMPORT) if module else ()
+        if other not in packages and any(not tried(use.source, use.node) for use in uses):
+            severity = case.severity_of_lack(module, on_aws(case.tensorflow))
+            words = {"package": package, "module": module, "other": other}
+            yield finding("library-missing", place, severity=severity, library=library, **words)
 
 
 def _missing(case: Case, use: Use) -> str:
