@@ -9,12 +9,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from entrypoint.base.errors import did_you_mean
 from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.aws_images import (
     AWS_COMMANDS,
     AWS_COMMANDS_ON_GPUS,
     COMMANDS_LACKING,
     LACKING,
+    NEEDS_SYSTEM,
     REMEDIES,
     on_aws,
     ours,
@@ -28,7 +30,7 @@ from entrypoint.check.finding import Finding
 from entrypoint.usercode.api_names import LEAVES, STARTS_PROGRAMS, TRAINS
 from entrypoint.usercode.guards import tried
 from entrypoint.usercode.shell import ShellCommand, commands, first_words, is_strict, logical_lines, without_comments
-from entrypoint.usercode.source import Place, SourceFile, Use, UseKind, calls_in, matches, text_of, value_of
+from entrypoint.usercode.source import Place, SourceFile, Use, UseKind, calls_in, imports_of, matches, text_of, value_of
 
 _PYTHONS = {*sys.stdlib_module_names, "distutils", "imp", "asyncore", "asynchat"}
 _LAZY = ast.FunctionDef | ast.AsyncFunctionDef  # an import in a function, which may never be called
@@ -37,6 +39,7 @@ _ON_PATH = ("awk", "bash", "dash", "perl", "python", "python3", "sed", "sh")
 _IGNORE_CODES = ("os.system", "subprocess.call", "subprocess.run")  # without check=
 _THERE = {*(f"{folder}/{name}" for folder in ("/bin", "/usr/bin") for name in (*_ON_PATH, "env") if name != "python")}
 _OURS = {"/opt/venv/bin/python", "/opt/venv/bin/python3"}
+_MAKES_NAMES = re.compile(r"import \*|globals\(\)|__getattr__|setattr\(|\bexec\(|__dict__|__path__")
 _SHELLS = ("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput")
 
 
@@ -45,6 +48,8 @@ def of_modules(case: Case) -> Iterator[Finding]:
     brought = requirements_of(case)
     yield from of_requirements(case, brought)
     yield from _of_imports(case, brought)
+    yield from _of_system(case, brought)
+    yield from _of_own_names(case)
     severity = case.severity_of_lack("git", AWS_COMMANDS)
     for place, line in brought.from_git:
         yield finding("command-missing", place, severity=severity, line=line)
@@ -82,19 +87,71 @@ def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
         if name == "jax" and not (case.image and tensorflow_of(case.image)):
             severity = Severity.NOTE  # whoever trains with it has probably chosen the image that has it
         version, more = ".".join(map(str, case.tensorflow)), ", and AWS's has it" if name in on_theirs else ""
-        shell = by_shell and name not in REMEDIES
-        instead = "" if shell else REMEDIES.get(name) or remedy(package, case.tensorflow)
+        line = dict(brought.elsewhere).get(name, "")
+        kind = "" if name in REMEDIES else "/shell" if by_shell else "/marker" if line else ""
+        instead = "" if kind else REMEDIES.get(name) or remedy(package, case.tensorflow)
         yield finding(
-            "module-missing/shell" if shell else "module-missing",
+            f"module-missing{kind}",
             use.place,
             severity=severity,
             instead=instead,
             name=name,
             package=package or name,
+            line=line,
             program=main.path.name,
             version=version,
             more=more,
         )
+
+
+def _of_own_names(case: Case) -> Iterator[Finding]:
+    """Yield names that the program imports from its own modules and packages, and that these do not have."""
+    for source, each in ((file, each) for file in case.code.sources for each in file.imports):
+        module, name = each.module, each.whole.rpartition(".")[2]
+        own = case.code.module(source, module, each.level) if isinstance(each.node, ast.ImportFrom) else []
+        if not own:
+            module, _, name = module.rpartition(".")
+            own = [one for one in case.code.module(source, module, each.level) if one.path.name == "__init__.py"]
+        if not own or name.startswith(("*", "__")) or tried(source, each.node):
+            continue
+        names, folder = _names_of(own[-1]), own[-1].path.absolute().parent
+        if names and name not in names and not {*folder.glob(name), *folder.glob(f"{name}.*")}:
+            lazy = any(isinstance(outer, _LAZY) for outer in source.around(each.node))
+            severity, near = Severity.WARNING if lazy else Severity.ERROR, did_you_mean(name, names)
+            place, written = source.at(each.node), ast.unparse(each.node)
+            yield finding(
+                "own-name-missing", place, severity=severity, written=written, module=module, name=name, near=near
+            )
+
+
+def _names_of(source: SourceFile) -> set[str]:
+    """Return the names that a module has when it is imported; none if it makes names that cannot be read."""
+    whole = SourceFile(source.shown, source.text, source.path)
+    if whole.problem[0] or _MAKES_NAMES.search(whole.text):
+        return set()
+    found, left = {"__name__"}, list[ast.AST](whole.tree.body)
+    for node in left:
+        if isinstance(node, _LAZY | ast.ClassDef | ast.ExceptHandler | ast.Global):
+            found |= {*getattr(node, "names", ()), getattr(node, "name", None) or ""}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        found |= {each.here for each in imports_of(node)}
+        left += [] if isinstance(node, _LAZY | ast.ClassDef) else ast.iter_child_nodes(node)
+    found |= {name for node in ast.walk(whole.tree) if isinstance(node, ast.Global) for name in node.names}
+    return found
+
+
+def _of_system(case: Case, brought: Requirements) -> Iterator[Finding]:
+    """Yield requirements that need a library of the system, unless the code installs such libraries itself."""
+    packages = {package for _, package in brought.lines}
+    installs = any(re.search(r"\bapt(-get)?\b|\blibgl", source.text) for source in case.code.sources)
+    for place, package in brought.lines if not installs else ():
+        module, library, other = NEEDS_SYSTEM.get(package, ("", "", ""))
+        uses = case.code.uses(module, f"{module}.*", kind=UseKind.IMPORT) if module else ()
+        if other not in packages and any(not tried(use.source, use.node) for use in uses):
+            severity = case.severity_of_lack(module, on_aws(case.tensorflow))
+            words = {"package": package, "module": module, "other": other}
+            yield finding("library-missing", place, severity=severity, library=library, **words)
 
 
 def _missing(case: Case, use: Use) -> str:

@@ -7,7 +7,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from entrypoint.base.errors import nearest
 from entrypoint.base.severity import Severity
+from entrypoint.check.doctor.requirements import folders_of
 from entrypoint.check.doctor.rulebook import finding, read_table, variant
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
@@ -19,7 +21,17 @@ from entrypoint.usercode.api_names import HOROVOD, LEAVES, LOGS, REPORTS, STARTS
 from entrypoint.usercode.guards import tried
 from entrypoint.usercode.reached import reached
 from entrypoint.usercode.reader import MOST_FILES, UserProgram, read_code
-from entrypoint.usercode.source import Place, SourceFile, Use, UseKind, calls_in, matches, plain_text, value_of
+from entrypoint.usercode.source import (
+    Place,
+    SourceFile,
+    Use,
+    UseKind,
+    calls_in,
+    matches,
+    plain_text,
+    texts_of,
+    value_of,
+)
 from entrypoint.usercode.unsupported import doubts
 from entrypoint.usercode.words import flags
 
@@ -54,6 +66,7 @@ def of_names(case: Case) -> Iterator[Finding]:
     yield from _of_questions(case)
     yield from _of_pointers(case)
     yield from _of_paths(case)
+    yield from _of_files(case)
     yield from _of_hidden_failures(case)
     yield from _of_shell_failures(case)
     yield from _of_job_start(case)
@@ -130,6 +143,33 @@ def _of_paths(case: Case) -> Iterator[Finding]:
         if not any(isinstance(outer, ast.Compare) or _starts(source, outer) for outer in source.around(node)):
             yield finding("s3-path", source.at(node), value=repr(node.value))
             return
+
+
+def _of_files(case: Case) -> Iterator[Finding]:
+    """Yield files that the program is sure to read from the code's folder, which has none of this name."""
+    by_shell = case.code.main.path.suffix == ".sh"
+    if case.job is None or by_shell or case.code.has("os.chdir", ".extractall", ".unpack_archive", *STARTS_PROGRAMS):
+        return
+    sure, folders = reached(case.code), folders_of(case)
+    texts = [text for source in case.code.sources for text in texts_of(ast.walk(source.tree))]
+    for use in case.code.calls("open", "numpy.load*", "numpy.genfromtxt", "pandas.read_*", "pathlib.Path"):
+        name, mode = use.source.constant(use.argument("", 0)), use.source.constant(use.argument("mode", 1))
+        opens = use.name != "pathlib.Path" or use.source.last(use.source.parents[use.node]) in (
+            "read_text",
+            "read_bytes",
+        )
+        reads = (
+            opens and (use.name != "open" or mode in (None, "r", "rt", "rb")) and use.node in sure.get(use.source, ())
+        )
+        if not (reads and isinstance(name, str) and re.fullmatch(r"(\./)?([\w-]+/)*[\w.-]+\.\w+", name)):
+            continue
+        made = sum(Path(name).stem in text for text in texts) > 1  # perhaps the program itself writes it
+        if not made and not tried(use.source, use.node) and not any((each / name).exists() for each in folders):
+            beside = [str(path.relative_to(each)) for each in folders for path in (each / name).parent.glob("*.*[!y]")]
+            near = nearest(name, beside)
+            severity = Severity.ERROR if near else Severity.WARNING
+            words = {"name": name, "near": f"; did you mean {near}?" if near else ""}
+            yield finding("file-missing", use.place, severity=severity, **words)
 
 
 def _starts(source: SourceFile, node: ast.AST) -> bool:

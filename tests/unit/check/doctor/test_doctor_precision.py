@@ -90,7 +90,7 @@ FOUND = 199  # of the wrong jobs of jobs.toml: raise it when more are found
 FALSE_ALARMS = {"evaluator that reads checkpoints", "network isolation with a library in the code"}
 
 
-@pytest.mark.usefixtures("resolves_here")
+@pytest.mark.usefixtures("resolves_here", "index")
 def test_corpus_findings_match_wrong_jobs_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Examine jobs written without knowledge of the doctor. A finding counts if it or its line contains `at`."""
     found, alarms = dict[str, bool](), set[str]()
