@@ -14,6 +14,7 @@ from entrypoint.check.doctor.check_distribution import of_code
 from entrypoint.check.doctor.check_modules import of_modules, of_shell
 from entrypoint.check.doctor.check_names import of_names
 from entrypoint.check.doctor.check_order import of_order
+from entrypoint.check.doctor.check_platform import of_platform
 from entrypoint.check.doctor.check_request import of_request
 from entrypoint.check.doctor.check_scope import of_scope
 from entrypoint.check.doctor.launch_script import launched, of_launch, submits
@@ -27,7 +28,18 @@ from entrypoint.launcher.job.params import USER_PROGRAM_ENV, USER_PROGRAM_PARAM
 from entrypoint.usercode.reader import UserProgram, read_code
 
 NEAR = 0.85  # of two names, of which one is probably a slip: train.py and trian.py, but not main.py
-CHECKS_OF_SCRIPTS = (of_shell, of_order, of_names, of_modules, of_arguments, of_code, of_scope, of_data, of_keeping)
+CHECKS_OF_SCRIPTS = (
+    of_shell,
+    of_order,
+    of_names,
+    of_modules,
+    of_arguments,
+    of_code,
+    of_scope,
+    of_data,
+    of_keeping,
+    of_platform,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
