@@ -3,9 +3,9 @@
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from entrypoint.usercode.api_names import LOGS
 from entrypoint.usercode.source import (
@@ -13,6 +13,7 @@ from entrypoint.usercode.source import (
     Use,
     UseKind,
     asks_for_main,
+    attributes,
     is_main_guard,
     matches,
     plain_text,
@@ -23,6 +24,7 @@ from entrypoint.usercode.source import (
 MOST_FILES = 500
 _TELLS = (*LOGS, "exit", "SystemExit")
 Node = TypeVar("Node", bound=ast.AST)
+GivenIn = Callable[[SourceFile, ast.AST], "tuple[Any, ...] | None"]
 
 
 class UserProgram:
@@ -97,6 +99,33 @@ class UserProgram:
         """Return whether any name, argument or text of the program matches."""
         pattern = re.compile(expression)
         return any(pattern.search(source.plain) for source in self.sources)
+
+    # --- what expressions stand for ---
+
+    def values(self, source: SourceFile, node: ast.AST | None, given: GivenIn = lambda *_: None) -> tuple[Any, ...]:
+        """Return the values that an expression may have, and follow imports of the user's files.
+
+        `given`: what is known of an expression from outside of the code, such as a variable of the job.
+        """
+        return source.values.of(node, partial(self._known, source, given=given))
+
+    def _known(self, source: SourceFile, node: ast.AST, given: GivenIn) -> tuple[Any, ...] | None:
+        values = given(source, node)
+        if values is None and isinstance(node, ast.Name | ast.Attribute):
+            values = self._imported(source, node, given)
+        return values
+
+    def _imported(self, source: SourceFile, node: ast.Name | ast.Attribute, given: GivenIn) -> tuple[Any, ...] | None:
+        """Return the values of a name of another file: `folder` or `settings.folder`, as it was imported."""
+        base, words = attributes(node)
+        here = base.id if isinstance(base, ast.Name) else ""
+        for each in source.imports if len(words) < 3 else ():
+            if each.here == here and source.values.scopes.times_bound(here) == 1:
+                *module, name = [*each.meant.split("."), *words]
+                files = self.module(source, ".".join(module), each.level)
+                if files and name in files[-1].values.scopes.bound[files[-1].tree]:
+                    return files[-1].values.named(name, partial(self._known, files[-1], given=given))
+        return None
 
     # --- what is imported ---
 
