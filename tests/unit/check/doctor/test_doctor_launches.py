@@ -275,6 +275,36 @@ def test_json_has_counts_and_findings(tmp_path: Path, capsys: pytest.CaptureFixt
     assert seen == ["bool-argument", "warning", str(script), 2]
 
 
+NOTED = """
+import signal
+import tensorflow as tf
+model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+model.fit(rows)
+model.save("/opt/ml/model/1")
+home = open("/home/me/labels.txt")
+"""
+
+
+def test_notes_of_more_than_three_kinds_are_only_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    request = {**REQUEST, "HyperParameters": {**REQUEST["HyperParameters"], "words": "two words", "more": "a b"}}
+    request["DebugHookConfig"] = {"S3OutputPath": "s3://bucket/tensors"}
+    write_files(tmp_path, {"request.json": json.dumps(request), "train.py": NOTED})
+    command = ["doctor", str(tmp_path / "request.json"), str(tmp_path / "train.py")]
+    texts = []
+    for options in ([], ["--notes"], ["--json"]):
+        assert run([*command, *options]) == 0
+        texts.append(capsys.readouterr().out)
+    few, whole, found = texts[0], texts[1], json.loads(texts[2])
+    kinds = {each["check"] for each in found["findings"] if each["severity"] == "note"}
+    assert {"hyperparameter-as-argv", "debugger", "no-checkpoint", "no-sigterm"} <= kinds
+    assert len(re.findall(r"note \[[\w-]+\]", whole)) == found["notes"]
+    shown = set(re.findall(r"note \[([\w-]+)\]", few))
+    assert len(shown) == 3 and "no-sigterm" not in shown
+    (named,) = re.findall("more notes, which --notes prints: (.*)", few)
+    assert {each.partition(" ")[0] for each in named.split(", ")} == kinds - shown
+    assert f"{found['notes']} notes" in few
+
+
 def test_json_shows_whether_the_program_was_examined(tmp_path: Path) -> None:
     """Without this, a CI run would take missing findings for a healthy script."""
     (tmp_path / "request.json").write_text(json.dumps(REQUEST))
