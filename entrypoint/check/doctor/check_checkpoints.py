@@ -11,6 +11,7 @@ from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.job import Mode
 from entrypoint.usercode import api_names as api
+from entrypoint.usercode.datasets import stands_for
 from entrypoint.usercode.source import SourceFile, Use
 
 # Names and keys that identify a process, in code as ast.unparse writes it.
@@ -81,8 +82,23 @@ def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
         yield finding("checkpoint-elsewhere", written.place, severity=severity, written=written.written)
     if written is not None and not code.has(*api.READS_CHECKPOINTS) and not estimators:
         yield finding("no-resume", written.place, severity=severity)
+    if kept and case.mode is Mode.SINGLE and case.hosts > 1:
+        yield from _of_shared_checkpoints(case, where)
     if not code.has("signal.SIGTERM", ".reached_preemption_sync_point") and not code.mentions("SIGTERM"):
         yield finding("no-sigterm", learns.place)
+
+
+def _of_shared_checkpoints(case: Case, where: str) -> Iterator[Finding]:
+    """Yield calls by which hosts that share nothing write checkpoints to one folder in S3, under the same names."""
+    if any(_guarded(use) for use in case.code.calls(*api.SAVES) if _is_manager(use)):
+        return
+    for use in case.code.made(*api.WRITES_CHECKPOINTS):
+        names = [each for each in ast.walk(use.node) if isinstance(each, ast.Name)]
+        values = [stands_for(use.source, each) for each in names]
+        text = " ".join(ast.unparse(each) for each in (use.node, *values) if each)
+        ours = use.name.endswith("checkpoints.manager") and use.argument("directory", 1) is None
+        if (ours or f"'{where}" in text) and not _guarded(use) and not re.search(r"(?i)host|rank|node|\{\w*id", text):
+            yield finding("checkpoints-shared", use.place, written=use.written, hosts=case.hosts, where=where)
 
 
 def _of_model(case: Case, learns: Use, saves: list[Use]) -> Iterator[Finding]:

@@ -1,6 +1,7 @@
 """Check which data each process of a job reads, how many steps it takes, and its batch size and learning rate."""
 
 import ast
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -9,29 +10,77 @@ from entrypoint.check.doctor.planned_job import s3_source
 from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
+from entrypoint.launcher.job.channels import sources
 from entrypoint.launcher.job.job import Mode
-from entrypoint.usercode.api_names import EVENS_STEPS, HOROVOD, LOGS, OUR_SHARDS, READS_ROWS, SHARDS
+from entrypoint.usercode.api_names import EVENS_STEPS, HOROVOD, LOGS, OUR_SHARDS, READS_ROWS, SHARDS, WORKERS
+from entrypoint.usercode.datasets import (
+    OURS,
+    PIPES,
+    Followed,
+    call_of,
+    function_named,
+    is_endless,
+    last_word,
+    stands_for,
+    steps_of,
+    trained,
+)
+from entrypoint.usercode.guards import tried
+from entrypoint.usercode.reached import reached
 from entrypoint.usercode.reader import UserProgram
-from entrypoint.usercode.source import SourceFile, Use, UseKind, matches, texts_of, value_of
+from entrypoint.usercode.source import SourceFile, Use, UseKind, calls_in, matches, texts_of, value_of
 
 _RANK = re.compile(r"\b(rank|size)\b")
 # Calls that may take a rank as argument without reading data by it.
 _NO_READERS = (*LOGS, "str", "int", "format", "broadcast", "broadcast_object")
-_PIPES = ("sagemaker_tf_data.pipe_dataset", "sagemaker_tf_data.pipe.pipe_dataset")
 _OWN_SHARDS = ("sagemaker_tf_data.shard", "sagemaker_tf_data.sharding.shard")
+_RANKS = ("rank", "task_id", "task_index", "process_index", "process_id", "worker_index")
+_OFF = {
+    "MultiWorkerMirroredStrategy": "options.experimental_distribute.auto_shard_policy = AutoShardPolicy.OFF",
+    "DataParallel": "keras.distribution.DataParallel(auto_shard_dataset=False)",
+}
+_FORMATS = ("TFRecord", "RecordIO", "TextLine")
+_FILES = tuple(
+    f"{OURS}{name}" for name in ("files", "file_names", "even_steps", "sharding.files", "sharding.file_names")
+)
+_LISTS = ("glob.glob", "glob.iglob", "os.listdir", "os.walk", "os.scandir", ".gfile.glob", ".rglob", ".iterdir")
+_READS_PIPES = (
+    r"PipeMode|pipe_dataset|image_records|protobuf_records|(?i:fifo)|_0\b|_\{|_%[ds]|sagemaker_tf_data\.channels"
+)
+_AHEAD = ("prefetch", "shuffle")  # steps that request elements before they are asked for
+_RESTS = {"take", "skip", "repeat", "filter", "shard", "interleave", "flat_map", "take_while"}
+_SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
 _GATHERS = (".batch", ".padded_batch", ".ragged_batch", ".window")  # may join an example's records in the script itself
 
 
 def of_data(case: Case) -> Iterator[Finding]:
     """Yield data that all ranks or none read, and steps, rates and batches that do not fit the job."""
+    pipelines = list(trained(case.code.sources))
     if case.together(Mode.MPI) and case.code.imports(*HOROVOD):
-        yield from _of_shards(case)
-        yield from _of_steps(case)
+        yield from _of_shards(case, pipelines)
+        yield from _of_steps(case, pipelines)
         wrapped = case.code.call(".DistributedOptimizer", ".DistributedGradientTape")
         if wrapped and not _scales(case.code):
             yield finding("learning-rate", wrapped.place)
     yield from _of_batches(case)
     yield from _of_attributes(case)
+    if case.together(Mode.JAX):
+        yield from _of_steps(case, pipelines)
+    if case.several:
+        yield from _of_shard_numbers(case)
+        yield from _of_shard_orders(case)
+        for data in pipelines:
+            yield from _of_second_shards(case, data)
+            yield from _of_last_steps(case, data)
+    if case.tensorflow < (2, 16):
+        yield from _of_run_out(case, pipelines)
+    yield from _of_pipes(case)
+    for data in pipelines:
+        yield from _of_endless_pipes(data)
+    if case.together(Mode.MWMS) and case.code.has(".MultiWorkerMirroredStrategy"):
+        yield from _of_losses(case, pipelines)
+    if case.tensorflow < (2, 16) and case.code.has(*WORKERS, ".MirroredStrategy"):
+        yield from _of_reductions(case)
 
 
 def _sharded_by_s3(case: Case) -> list[str]:
@@ -39,17 +88,24 @@ def _sharded_by_s3(case: Case) -> list[str]:
     return [name for name, each in case.channels.items() if each.get("S3DistributionType") == "ShardedByS3Key"]
 
 
-def _of_shards(case: Case) -> Iterator[Finding]:
+def _whole(case: Case) -> list[str]:
+    """Return the channels of which each host has all."""
+    return [name for name in case.channels if name not in ("code", *_sharded_by_s3(case))]
+
+
+def _of_shards(case: Case, pipelines: list[Followed]) -> Iterator[Finding]:
     code = case.code
     reads = code.call(*READS_ROWS)
     if not reads:
         return
     parts = _sharded_by_s3(case)
-    whole = [name for name in case.channels if name not in parts and name != "code"]
+    whole = _whole(case)
     by_hand = [use for use in code.calls(".shard") if not use.name.startswith("sagemaker_tf_data.")]
     own = code.has(*OUR_SHARDS)
     if not by_hand and not own and not code.has(*SHARDS) and not _cut_by_rank(case) and (whole or not parts):
-        if _shuffles(code):
+        if data := next((each for each in pipelines if _takes_all(code, each)), None):
+            yield finding("no-shards/each-all", data.steps[0].place)
+        elif _shuffles(code):
             yield finding("no-shards", reads.place, severity=Severity.NOTE)
         else:
             yield finding("no-shards/same-order", reads.place)
@@ -58,6 +114,17 @@ def _of_shards(case: Case) -> Iterator[Finding]:
         if parts and not whole and not own and number and use.source.last(number) == "rank":
             channels = ", ".join(parts)
             yield finding("shards-twice", use.place, channels=channels, written=use.written, processes=case.processes)
+
+
+def _takes_all(code: UserProgram, data: Followed) -> bool:
+    """Return whether each rank trains on all records of files, and does nothing by the number of ranks about it."""
+    shared = _breaks(data) or data.use.argument("steps_per_epoch") is not None
+    by_size = code.mentions(r"//? *\(?(\w+\.)?(size|world|n_?ranks|num_ranks)")
+    return data.reads_files and not shared and not by_size and not _RESTS & {*data.names} and "shuffle" in data.names
+
+
+def _breaks(data: Followed) -> bool:
+    return any(isinstance(each, ast.Break | ast.Return) for each in ast.walk(data.use.node))
 
 
 def _shuffles(code: UserProgram) -> bool:
@@ -90,9 +157,17 @@ def _cut_by_rank(case: Case) -> bool:
     return False
 
 
-def _of_steps(case: Case) -> Iterator[Finding]:
+def _of_steps(case: Case, pipelines: list[Followed]) -> Iterator[Finding]:
     code = case.code
-    if code.has(*EVENS_STEPS) or code.mentions("steps_per_epoch|drop_remainder|max_steps|last_step|num_steps"):
+    dropped = "" if case.together(Mode.JAX) else "|drop_remainder"  # of JAX, all must drop it
+    if code.has(*EVENS_STEPS) or code.mentions(f"steps_per_epoch|max_steps|last_step|num_steps{dropped}"):
+        return
+    divided = (each for each in pipelines if _own_part(each) and not _breaks(each))
+    if uneven := next(divided, None):
+        why = "their shards may differ by a row, and so by a batch"
+        yield finding("uneven-ranks", uneven.use.place, severity=Severity.WARNING, why=why)
+        return
+    if case.together(Mode.JAX):
         return
     learns = code.call(".fit", ".DistributedGradientTape")
     if learns is None:
@@ -119,6 +194,305 @@ def _scales(code: UserProgram) -> bool:
     return False
 
 
+# --- shards ---
+
+
+def _words(source: SourceFile, node: ast.AST | None) -> set[str]:
+    """Return the last word of an expression, and that of the value which its name has."""
+    value = stands_for(source, node) if isinstance(node, ast.Name) else node
+    return {source.last(each) for each in (node, value) if each is not None}
+
+
+def _by_rank(use: Use) -> bool:
+    """Return whether a step is a `.shard` by the process's number, written by hand."""
+    is_shard = last_word(use) == "shard" and not use.name.startswith(OURS)
+    return is_shard and not _words(use.source, use.argument("index", 1)).isdisjoint((*_RANKS, "local_rank"))
+
+
+def _own_part(data: Followed) -> bool:
+    return any(_by_rank(each) or matches(each.name, _OWN_SHARDS) for each in data.steps)
+
+
+def _slices(code: UserProgram) -> Iterator[tuple[Use, ast.Slice]]:
+    for source, node in code.nodes(ast.Subscript):
+        if isinstance(node.slice, ast.Slice) and node.slice.lower and node.slice.step:
+            yield Use(source, node, "", UseKind.NAME), node.slice
+
+
+def _of_shard_numbers(case: Case) -> Iterator[Finding]:
+    """Yield shards and slices whose number or index is not that of the job's processes."""
+    by_hand = (use for use in case.code.calls(".shard") if not use.name.startswith(OURS))
+    shards = [(use, use.argument("num_shards", 0), use.argument("index", 1)) for use in by_hand]
+    for use, number, index in [*shards, *((use, each.step, each.lower) for use, each in _slices(case.code))]:
+        mine, of, fixed = _words(use.source, index), _words(use.source, number), use.source.constant(number)
+        if next(use.source.guards(use.node), None) or mine.isdisjoint((*_RANKS, "local_rank")):
+            continue
+        severity = Severity.ERROR if use.kind is UseKind.CALL else Severity.WARNING
+        if "local_rank" in mine:
+            if "size" in of and "local_size" not in of and case.hosts > 1:
+                yield finding("shard-numbers", use.place, written=use.written)
+        elif "local_size" in of and case.hosts > 1:
+            yield finding("shard-numbers/of-host", use.place, severity=severity, written=use.written)
+        elif isinstance(fixed, int) and case.processes > 1 and fixed > 1 and fixed != case.processes:
+            key, severity = ("few", severity) if fixed < case.processes else ("many", Severity.WARNING)
+            key, text, ranks = f"shard-numbers/too-{key}", use.written, case.processes
+            yield finding(key, use.place, severity=severity, written=text, number=fixed, processes=ranks)
+
+
+def _of_shard_orders(case: Case) -> Iterator[Finding]:
+    """Yield what is shuffled by each process in an order of its own, and then sharded."""
+    code = case.code
+    if code.has(".set_seed", ".set_random_seed", ".seed", ".Random"):
+        return
+    shuffled = {ast.unparse(use.node.args[0]): use for use in code.calls(*_SHUFFLES) if use.node.args}  # type: ignore[attr-defined]
+    cut = [use for use in code.calls(".shard", f"{OURS}*shard") if matches(use.name, _OWN_SHARDS) or _by_rank(use)]
+    cut += [use for use, each in _slices(code) if not _words(use.source, each.lower).isdisjoint(_RANKS)]
+    for use in cut:
+        names = {ast.unparse(each) for each in ast.walk(use.node) if isinstance(each, ast.Name)}
+        steps = steps_of(use.source, use.node)
+        names |= {ast.unparse(each) for step in steps for each in getattr(step.node, "args", ())}
+        early = [each for each in steps if _shuffles_anew(each)]
+        early += [shuffled[name] for name in names & {*shuffled} if _is_just_before(shuffled[name], use)]
+        if early:
+            yield finding("shards-overlap", early[0].place, written=f"...{early[0].written[-40:]}")
+
+
+def _is_just_before(use: Use, other: Use) -> bool:
+    same = use.source is other.source and use.source.function_of(use.node) is use.source.function_of(other.node)
+    return same and use.place.line < other.place.line
+
+
+def _shuffles_anew(step: Use) -> bool:
+    """Return whether a step gives each process an order of its own. `list_files` does, too, by default."""
+    if last_word(step) == "list_files":
+        return value_of(step.argument("shuffle", 1)) is not False and step.argument("seed", 2) is None
+    return last_word(step) == "shuffle" and step.argument("seed", 1) is None
+
+
+def _of_second_shards(case: Case, data: Followed) -> Iterator[Finding]:
+    """Yield data that are sharded twice: by the script, our library, the strategy, Keras or SageMaker."""
+    code, by_hand = case.code, [each for each in data.steps if _by_rank(each)]
+    ours = any(matches(each.name, _OWN_SHARDS) for each in data.steps)
+    if by_hand and ours:
+        yield finding("shards-twice/again", by_hand[-1].place, written=f"...{by_hand[-1].written[-50:]}")
+    is_fit, parts = data.use.name.endswith(".fit"), _sharded_by_s3(case)
+    by = "MultiWorkerMirroredStrategy" if case.together(Mode.MWMS) and code.has(".MultiWorkerMirroredStrategy") else ""
+    if not (is_fit or data.step("experimental_distribute_dataset")):
+        by = ""
+    by = "DataParallel" if case.together(Mode.JAX) and is_fit and code.call(".DataParallel") else by
+    asks = code.mentions("(?i)auto_?shard") or code.has(".distribute_datasets_from_function")
+    if not by or ours or asks or data.step("with_options", "DatasetCreator"):
+        return
+    off = _OFF[by]
+    if by_hand:
+        yield finding("shards-twice/by-strategy", by_hand[-1].place, by=by, off=off)
+    elif parts and not _whole(case) and data.reads_files:
+        yield finding("shards-twice/of-hosts", data.steps[0].place, by=by, off=off, channels=", ".join(parts))
+
+
+# --- steps ---
+
+
+def _of_last_steps(case: Case, data: Followed) -> Iterator[Finding]:
+    """Yield steps behind `end_together` that read ahead, and last batches that differ between JAX's processes."""
+    late = [each for each in data.behind("end_together") if _reads_ahead(each)]
+    if late and data.reads_files and case.together(Mode.MPI):
+        yield finding("end-together", late[0].place, step=f".{last_word(late[0])}")
+    if not case.together(Mode.JAX):
+        return
+    if (end := data.step("end_together")) and data.reads_files:
+        yield finding("end-together/unknown", end.place, severity=Severity.ERROR)
+    batch = data.step("batch")
+    if batch is None or not _own_part(data) or data.use.argument("steps_per_epoch") or data.step("repeat"):
+        return
+    drops = batch.argument("drop_remainder", 1)
+    if (drops is None or value_of(drops) is False) and not any(
+        last_word(each) == "take" for each in data.behind("batch")
+    ):
+        size = ast.unparse(batch.argument("batch_size", 0) or batch.node)
+        yield finding("batch-sizes", batch.place, batch=f".batch({size})")
+
+
+def _reads_ahead(step: Use) -> bool:
+    return last_word(step) in _AHEAD or step.argument("num_parallel_calls") is not None
+
+
+def _of_run_out(case: Case, pipelines: list[Followed]) -> Iterator[Finding]:
+    """Yield data that end before `fit` of Keras 2 does, and data with an end behind endless ones."""
+    fits = [each for each in pipelines if each.use.name.endswith(".fit")]
+    for data in fits:
+        steps, epochs = data.use.argument("steps_per_epoch"), data.use.argument("epochs", 3)
+        if steps is None or ast.unparse(steps) == "None" or data.use.argument("initial_epoch") or data.step("repeat"):
+            continue
+        if case.together(Mode.PS) and data.step("DatasetCreator"):
+            yield finding("data-run-out/servers", data.steps[-2].place)
+        elif data.reads_files and epochs is not None and data.use.source.constant(epochs) != 1:
+            place, shown = data.use.source.at(steps), ast.unparse(epochs)
+            yield finding("data-run-out", place, steps=ast.unparse(steps), epochs=shown)
+    if not (case.together(Mode.MWMS) and case.code.has(".MultiWorkerMirroredStrategy")):
+        return
+    for first, second in itertools.pairwise(fits):
+        if first.is_endless and second.reads_files and not second.step("repeat") and _goes_on(first.use, second.use):
+            yield finding("endless-first", second.use.place, first=first.use.place.line)
+
+
+def _goes_on(first: Use, second: Use) -> bool:
+    """Return whether a call of `fit` follows another of the same model, which is not compiled or made in between."""
+    model = ast.unparse(first.node.func.value)  # type: ignore[attr-defined]
+    source, lines = first.source, range(first.place.line, second.place.line + 1)
+    if source is not second.source or ast.unparse(second.node.func.value) != model:  # type: ignore[attr-defined]
+        return False
+    if source.function_of(first.node) is not source.function_of(second.node):
+        return False
+    guarded = [*source.guards(first.node), *source.guards(second.node)]
+    compiled = [use for use in source.uses if use.name.endswith(".compile") and use.place.line in lines]
+    made = [each for each in source.assignments.get(model, ()) if each.node.lineno in lines]  # type: ignore[attr-defined]
+    return not (guarded or compiled or made)
+
+
+# --- pipes ---
+
+
+def _of_pipes(case: Case) -> Iterator[Finding]:
+    """Yield reads of a channel that is in the other mode, has records of another format, or has another reader."""
+    sure, code = reached(case.code), case.code
+    for use in code.calls(*PIPES, ".PipeModeDataset"):
+        form, name = use.source.constant(use.argument("record_format", 1)), _channel(case, use)
+        if isinstance(form, str) and form not in _FORMATS:
+            yield finding("pipe-format", use.place, form=repr(form), reader=last_word(use))
+        given = case.channels.get(name)
+        if given is None or use.node not in sure.get(use.source, ()):
+            continue
+        if given["TrainingInputMode"] != "Pipe":
+            yield finding("pipe-mode", use.place, channel=name, reader=last_word(use))
+        elif given["RecordWrapperType"] == "RecordIO" and form in ("TFRecord", "TextLine"):
+            yield finding("pipe-format/wrapped", use.place, channel=name, form=form)
+        elif given["RecordWrapperType"] == "None" and form == "RecordIO" and last_word(use) == "pipe_dataset":
+            yield finding("pipe-format/not-wrapped", use.place, severity=Severity.WARNING, channel=name)
+        elif name in _shared_pipes(case):
+            yield finding("pipe-shared", use.place, channel=name)
+    for use in code.calls(*_FILES):
+        name = _channel(case, use)
+        if (case.channels.get(name) or {}).get("TrainingInputMode") == "Pipe" and use.node in sure.get(use.source, ()):
+            yield finding("pipe-mode/files", use.place, channel=name, written=use.written)
+    if not code.mentions(_READS_PIPES):
+        for source, node, found in code.strings(r"^SM_CHANNEL_(\w+)$|^/opt/ml/input/data/([\w-]+)"):
+            name = next((each for each in case.channels if each.upper() == (found[1] or found[2] or "").upper()), "")
+            piped = name and case.channels[name]["TrainingInputMode"] == "Pipe"
+            if piped and code.has(*READS_ROWS, *_LISTS) and not tried(source, node):
+                yield finding("pipe-mode/files", source.at(node), channel=name, written=found[0])
+
+
+def _channel(case: Case, use: Use) -> str:
+    """Return the name of the channel that a call reads; "" if that is not sure."""
+    given, data = use.argument("channel", 0), [name for name in case.channels if name != "code"]
+    if value_of(given) is None and (given is None or isinstance(given, ast.Constant)) and len(data) == 1:
+        return data[0]
+    return str(use.source.constant(given) or "")
+
+
+def _shared_pipes(case: Case) -> set[str]:
+    """Return the channels in Pipe mode that several processes of a host would read."""
+    plan = case.described.plan
+    most = max((spec.reader.most for spec in plan.processes if spec.reader), default=1) if plan else 1
+    alone = [each.channels[0] for each in sources(plan.channels, most) if len(each.channels) == 1] if plan else []
+    return {each.name for each in alone if most > 1 and each.mode == "Pipe"}
+
+
+def _of_endless_pipes(data: Followed) -> Iterator[Finding]:
+    pipe, repeat = data.step("pipe_dataset"), data.step("repeat")
+    behind = [last_word(each) for each in data.behind("repeat")]
+    if pipe and repeat and is_endless(repeat) and "prefetch" in behind and "take" not in behind:
+        yield finding("pipe-endless", repeat.place)
+
+
+# --- losses ---
+
+
+def _of_losses(case: Case, pipelines: list[Followed]) -> Iterator[Finding]:
+    """Yield losses whose gradients, summed over the workers, are not those of the mean over the batch of all."""
+    spread = [each for each in pipelines if each.step("experimental_distribute_dataset")]
+    for source, step in _run_by_strategies(case.code):
+        text, means = ast.unparse(step), [each for each in _losses(source, step) if _is_mean(each)]
+        scaled = re.search(r"/|num_replicas|global_batch|compute_average_loss|scale_|all_reduce|reciprocal", text)
+        if means and not scaled:
+            yield finding("loss-scale", means[0].place, written=means[0].written)
+        elif means and any(not {"repeat", "take"} & {*each.names} and not _drops(each) for each in spread):
+            yield finding("empty-mean", means[0].place, written=means[0].written)
+        for each in _losses(source, step):
+            batches = {_number(data.step("batch"), "batch_size") for data in spread}
+            size = _number(each, "global_batch_size") if last_word(each) == "compute_average_loss" else None
+            if size and None not in batches and len(batches) == 1 and size not in batches:
+                asked = ast.unparse(each.argument("global_batch_size") or each.node)
+                batch = spread[0].step("batch")
+                assert batch is not None
+                of_all = ast.unparse(batch.argument("batch_size", 0) or batch.node)
+                yield finding("loss-scale/other-batch", each.place, asked=asked, batch=of_all)
+
+
+def _of_reductions(case: Case) -> Iterator[Finding]:
+    """Yield losses of Keras 2 that a strategy's step calls, and that are to average themselves: Keras refuses that."""
+    for source, step in _run_by_strategies(case.code):
+        for use in _losses(source, step):
+            called = use.node.func if isinstance(use.node, ast.Call) else use.node
+            made = stands_for(source, called) if isinstance(called, ast.Name) else None
+            if not (isinstance(made, ast.Call) and re.search(r"keras\.losses\.[A-Z]", source.dotted(made.func))):
+                continue
+            if call_of(source, made).argument("reduction") is None:
+                yield finding("loss-reduction", source.at(made), written=call_of(source, made).written)
+
+
+def _run_by_strategies(code: UserProgram) -> Iterator[tuple[SourceFile, ast.FunctionDef]]:
+    for use in code.calls(".run"):
+        step = function_named(use.source, next(iter(getattr(use.node, "args", ())), use.node))
+        if isinstance(step, ast.FunctionDef):
+            yield use.source, step
+
+
+def _losses(source: SourceFile, step: ast.FunctionDef) -> Iterator[Use]:
+    """Yield the calls in the values of the names whose gradient a function takes."""
+    gradients = [call for call in calls_in(step) if source.last(call) == "gradient" and call.args]
+    names = {call.args[0].id for call in gradients if isinstance(call.args[0], ast.Name)}
+    for node in ast.walk(step):
+        if isinstance(node, ast.Assign) and {each.id for each in node.targets if isinstance(each, ast.Name)} & names:
+            yield from (call_of(source, call) for call in calls_in(node.value))
+
+
+def _is_mean(use: Use) -> bool:
+    """Return whether a call takes the mean over the rows of a batch."""
+    axis = use.argument("axis", 1)
+    return matches(use.name, ("tensorflow.reduce_mean", "tensorflow.math.reduce_mean")) and (
+        axis is None or value_of(axis) == 0
+    )
+
+
+def _drops(data: Followed) -> bool:
+    batch = data.step("batch")
+    drops = batch.argument("drop_remainder", 1) if batch else None
+    return drops is not None and value_of(drops) is not False
+
+
+def _number(use: Use | None, name: str) -> int | None:
+    """Return an argument's number, in which the number of replicas counts as a large prime; None if it is not known."""
+    node = use.argument(name, 0 if name == "batch_size" else None) if use else None
+    return _computed(use.source, node) if use and node else None
+
+
+def _computed(source: SourceFile, node: ast.AST) -> int | None:
+    if isinstance(node, ast.Name) and isinstance(value := stands_for(source, node), ast.expr):
+        return _computed(source, value)
+    if isinstance(node, ast.Attribute) and node.attr == "num_replicas_in_sync":
+        return 1_000_003
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        left, right = _computed(source, node.left), _computed(source, node.right)
+        return left * right if left and right else None
+    found = source.constant(node)
+    return found if isinstance(found, int) else None
+
+
+# --- batches, manifests ---
+
+
 def _of_batches(case: Case) -> Iterator[Finding]:
     code = case.code
     if not (case.together(Mode.MWMS) and code.has(".MultiWorkerMirroredStrategy")):
@@ -136,7 +510,7 @@ def _of_batches(case: Case) -> Iterator[Finding]:
 def _of_attributes(case: Case) -> Iterator[Finding]:
     """Yield reads of a manifest with wrong or missing `attributes=`. Each attribute of a line is a record."""
     attributes = _attributes(case)
-    for use in case.code.calls(*_PIPES):
+    for use in case.code.calls(*PIPES):
         assert isinstance(use.node, ast.Call)
         channel = use.source.constant(use.argument("channel", 0))
         read = [channel] if channel else list(attributes)  # an unknown channel may be any in Pipe mode

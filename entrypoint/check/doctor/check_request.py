@@ -13,11 +13,12 @@ from entrypoint.check.doctor.rulebook import finding, variant
 from entrypoint.check.doctor.subject import AWS_IMAGE, tensorflow_of
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job import params
+from entrypoint.launcher.job.channels import sources
 from entrypoint.launcher.job.choices import HangAction, LogPrefix, Reaction
 from entrypoint.launcher.job.config import SMDDP_ENABLED
 from entrypoint.launcher.job.job import Mode
 from entrypoint.launcher.job.settings import HYPERPARAMETER_PREFIX
-from entrypoint.usercode.api_names import SESSIONS
+from entrypoint.usercode.api_names import OUR_SHARDS, SESSIONS
 from entrypoint.usercode.reader import UserProgram
 
 # `sagemaker_*` hyperparameters that our launcher reads, or may leave unread.
@@ -51,6 +52,25 @@ def of_request(described: Described, code: UserProgram | None, image: str) -> It
     yield from _of_image(request, image)
     yield from _of_hyperparameters(described)
     yield from _of_the_rest(described, code)
+    yield from _of_groups(described, code)
+
+
+def _of_groups(described: Described, code: UserProgram | None) -> Iterator[Finding]:
+    """Yield groups of channels with the same data of which the processes would not read disjoint shards."""
+    plan, request = described.plan, described.request
+    most = max((spec.reader.most for spec in described.processes if spec.reader), default=1)
+    for group in sources(plan.channels, most) if plan else ():
+        names = [each.name for each in group.channels]
+        given = [request.channels[name] for name in names]
+        uris = {str(s3_source(each).get("S3Uri")).rstrip("/") for each in given}
+        if len(names) < 2 or len(uris) > 1 or uris == {"None"} or (code and not code.has(*OUR_SHARDS, ".shard")):
+            continue
+        seeds = [(each.get("ShuffleConfig") or {}).get("Seed") for each in given]
+        shown = ", ".join(names)
+        if len({*seeds}) > 1 and (code or not group.own_data):
+            yield finding("shuffle-seeds", request.at("Seed"), channels=shown, seeds=", ".join(map(str, seeds)))
+        if group.own_data and code and code.has(*OUR_SHARDS):
+            yield finding("same-data", request.at("InputDataConfig"), channels=shown)
 
 
 def _of_entrypoint(request: Request) -> Iterator[Finding]:
