@@ -52,10 +52,10 @@ def of_request(described: Described, code: UserProgram | None, image: str) -> It
     yield from _of_image(request, image)
     yield from _of_hyperparameters(described)
     yield from _of_the_rest(described, code)
-    yield from _of_groups(described, code)
+    yield from _of_same_data(described, code)
 
 
-def _of_groups(described: Described, code: UserProgram | None) -> Iterator[Finding]:
+def _of_same_data(described: Described, code: UserProgram | None) -> Iterator[Finding]:
     """Yield groups of channels with the same data of which the processes would not read disjoint shards."""
     plan, request = described.plan, described.request
     most = max((spec.reader.most for spec in described.processes if spec.reader), default=1)

@@ -2,8 +2,8 @@
 
 import contextlib
 import json
-from collections.abc import Sequence
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
