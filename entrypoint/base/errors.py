@@ -76,12 +76,15 @@ def did_you_mean(word: str, names: Iterable[str], form: str = "{}") -> str:
     return f"; did you mean {form.format(near)}?" if near else ""
 
 
-def nearest(word: str, names: Iterable[str]) -> str:
-    """Return the name nearest to `word`, "" if none is near. Upper and lower case do not differ."""
+def nearest(word: str, names: Iterable[str], least: float = 0.6) -> str:
+    """Return the name nearest to `word`, "" if none is near. Upper and lower case do not differ.
+
+    `least`: how near it must be, from 0 to 1.
+    """
     from difflib import get_close_matches
 
     lower = {str(name).lower(): str(name) for name in names}
-    near = get_close_matches(word.lower(), lower, n=1)
+    near = get_close_matches(word.lower(), lower, n=1, cutoff=least)
     return lower[near[0]] if near else ""
 
 

@@ -15,7 +15,7 @@ class Finding:
     """Describe one result of a check of the doctor, or of a rehearsal."""
 
     severity: Severity
-    check: str  # the doctor's names are in docs/doctor.md
+    check: str  # the doctor's names are in docs/rules.md
     found: str  # what is there, and its consequence
     instead: str = ""  # what to put there, or to do; "" if all is fine
     place: Place | None = None  # None in a rehearsal, which checks the whole job

@@ -45,6 +45,7 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
     )
     add("--image", default="", metavar="IMAGE", help="the image of the job, if not the request's; judged by its tag")
     add("--strict", action="store_true", help="exit code 1 for warnings, too")
+    add("--notes", action="store_true", help="print all notes; without it, of at most three kinds")
     add_launch_script(parser)
 
 
@@ -75,7 +76,7 @@ def _check_files(args: argparse.Namespace, environment: Mapping[str, str]) -> in
     if args.json:
         print(json.dumps(as_json(report), indent=2))
     else:
-        print_coloured(as_text(report), environment, sys.stdout)
+        print_coloured(as_text(report, all_notes=args.notes), environment, sys.stdout)
     least = Severity.WARNING if args.strict else Severity.ERROR
     return int(report.worst is not None and report.worst >= least)
 

@@ -5,8 +5,8 @@
 `entrypoint doctor` starts it with any Python that has boto3 and a SageMaker SDK. It catches requests in botocore's
 event `before-call`: by then they are checked against the API's description, and not sent yet. An audit hook refuses
 sockets and programs; so does the kernel, if it gives us a network namespace. What the script leaves running is killed.
-RESULT is a JSON file: {"requests", "launches", "uploads", "error", "unsealed"}; the last says why there is no such
-namespace.
+RESULT is a JSON file: {"requests", "launches", "uploads", "error", "unsealed", "sdk"}; `unsealed` says why there is no
+such namespace.
 
 It is one file: what it imports stays in the script's process, whose own modules may have the same names.
 """
@@ -64,7 +64,7 @@ RENAMED = {
 DRIVERS = "/sm_drivers/"
 NEW_USER, NEW_PIDS, NEW_NETWORK = 0x10000000, 0x20000000, 0x40000000  # linux/sched.h
 
-result: dict[str, Any] = {"requests": [], "launches": [], "uploads": {}, "error": None, "unsealed": ""}
+result: dict[str, Any] = {"requests": [], "launches": [], "uploads": {}, "error": None, "unsealed": "", "sdk": ""}
 objects: list[Any] = []  # the object of each launch
 state: dict[str, Any] = {"target": "", "script": "", "current": None, "local": False}
 
@@ -286,6 +286,14 @@ def where_code_lies() -> None:
         launch["unversioned"] = mirrored and getattr(made, "framework_version", None) is None
 
 
+def installed() -> str:
+    """Return the SDK that this Python has: v2, v3, or nothing. It is not imported."""
+    spec = importlib.util.find_spec("sagemaker")
+    folders = [Path(each) for each in (spec and spec.submodule_search_locations) or ()]
+    has = {"v2": "estimator.py", "v3": "core"}
+    return next((sdk for sdk, name in has.items() if any((each / name).exists() for each in folders)), "")
+
+
 # --- the script ---
 
 
@@ -437,6 +445,8 @@ def catch() -> None:
     sys.meta_path.insert(0, ModuleWatch)
     sys.addaudithook(keep_in)
     result["error"] = run(script, arguments)
+    with contextlib.suppress(ImportError, ValueError):
+        result["sdk"] = installed()
     where_code_lies()
     with open(target, "w") as file:
         json.dump(result, file, default=str)

@@ -193,6 +193,9 @@ class ProcessLine(Line, positional=1):  # a process was started
     task: str = ""
 
 
+SERVES, HELPS = {"ps"}, {"prepare", "key", "sshd", "mpirun"}  # roles of processes that do not run the user's program
+
+
 class EndedLine(Line):  # a process has ended
     process: str
     how: str  # such as "exit code 0"
@@ -212,16 +215,16 @@ ATTEMPT_FAILED = re.compile(r"attempt \d+ failed: ")  # what the launcher logs b
 class OutcomeLine(Line, positional=0):  # how the job ended
     kind: str  # succeeded, failed or stopped
     exit_code: int
-    cause: Mapping[str, str] | None  # `host`, `process`, `what` and `error`
+    cause: Mapping[str, str] | None  # `host`, `process`, `what`, `error`, and `details`: the end of the traceback
     there: Sequence[str] = ()  # hosts whose last records are due, as they left in good order; a follower's coordinator
 
 
-CAUSE = ("host", "process", "what", "error")
+CAUSE = ("host", "process", "what", "error", "details")
 
 
 def headline(cause: Mapping[str, Any]) -> str:
     """Return an outcome's cause in one line."""
-    return blamed(*(str(cause.get(part, "")) for part in CAUSE))
+    return blamed(*(str(cause.get(part, "")) for part in CAUSE[:4]))
 
 
 # Lines that a restarted monitor needs; its launcher may send them twice.

@@ -45,7 +45,7 @@ def _read(code: UserProgram) -> Running:
 
     Statements that never run are left out.
     """
-    programs = [code.main] if code.program in code.by_name else list(code.sources)
+    programs = code.programs or code.sources
     ends = defaultdict[str, list[SourceFile]](list)  # the files by each end of their paths
     for source in code.sources:
         parts = source.shown.split("/")

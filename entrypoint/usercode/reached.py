@@ -19,7 +19,7 @@ ENDS = (*LEAVES, ast.Raise)
 def reached(code: UserProgram) -> dict[SourceFile, set[ast.AST]]:
     """Return the names, calls and imports that the program is sure to reach, by file."""
     reading = _Reading(code)
-    if program := code.by_name.get(code.program):
+    for program in code.programs:
         reading.module(program)
     return reading.nodes
 
@@ -49,7 +49,7 @@ class _Reading:
                 self._block(statement.body, file, f"{statement.name}.")
             elif isinstance(statement, ast.If | ast.While):
                 if is_main_guard(statement):
-                    if file is self.code.main and not self._block(statement.body, file, of_class):
+                    if file in self.code.programs and not self._block(statement.body, file, of_class):
                         return False
                     continue
                 self._expressions([statement.test], file, of_class)

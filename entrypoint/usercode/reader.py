@@ -3,16 +3,18 @@
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from entrypoint.usercode.api_names import LOGS
+from entrypoint.usercode.shell import started
 from entrypoint.usercode.source import (
     SourceFile,
     Use,
     UseKind,
     asks_for_main,
+    attributes,
     is_main_guard,
     matches,
     plain_text,
@@ -23,15 +25,19 @@ from entrypoint.usercode.source import (
 MOST_FILES = 500
 _TELLS = (*LOGS, "exit", "SystemExit")
 Node = TypeVar("Node", bound=ast.AST)
+GivenIn = Callable[[SourceFile, ast.AST], "tuple[Any, ...] | None"]
 
 
 class UserProgram:
     """Hold files of the user's, the program first if it is one of them."""
 
-    def __init__(self, sources: Iterable[SourceFile], program: str, folder: Path = Path()) -> None:
+    def __init__(
+        self, sources: Iterable[SourceFile], program: str, folder: Path = Path(), started: Iterable[SourceFile] = ()
+    ) -> None:
         self.sources = tuple(sources)
         self.program = program  # its name; a shell script or a package is none of the files
         self.folder = folder  # the one that would hold requirements.txt
+        self.started = tuple(started)  # the Python programs that a shell script starts
 
     @classmethod
     def of(cls, files: Iterable[tuple[str, str]], program: str) -> "UserProgram":
@@ -43,6 +49,11 @@ class UserProgram:
     @property
     def main(self) -> SourceFile:
         return self.sources[0]
+
+    @property
+    def programs(self) -> tuple[SourceFile, ...]:
+        """Return the files that run as programs: the program, else those that a shell script starts."""
+        return self.started or tuple(each for each in self.sources if each.shown == self.program)
 
     @cached_property
     def by_name(self) -> dict[str, SourceFile]:
@@ -98,6 +109,33 @@ class UserProgram:
         pattern = re.compile(expression)
         return any(pattern.search(source.plain) for source in self.sources)
 
+    # --- what expressions stand for ---
+
+    def values(self, source: SourceFile, node: ast.AST | None, given: GivenIn = lambda *_: None) -> tuple[Any, ...]:
+        """Return the values that an expression may have, and follow imports of the user's files.
+
+        `given`: what is known of an expression from outside of the code, such as a variable of the job.
+        """
+        return source.values.of(node, partial(self._known, source, given=given))
+
+    def _known(self, source: SourceFile, node: ast.AST, given: GivenIn) -> tuple[Any, ...] | None:
+        values = given(source, node)
+        if values is None and isinstance(node, ast.Name | ast.Attribute):
+            values = self._imported(source, node, given)
+        return values
+
+    def _imported(self, source: SourceFile, node: ast.Name | ast.Attribute, given: GivenIn) -> tuple[Any, ...] | None:
+        """Return the values of a name of another file: `folder` or `settings.folder`, as it was imported."""
+        base, words = attributes(node)
+        here = base.id if isinstance(base, ast.Name) else ""
+        for each in source.imports if len(words) < 3 else ():
+            if each.here == here and source.values.scopes.times_bound(here) == 1:
+                *module, name = [*each.meant.split("."), *words]
+                files = self.module(source, ".".join(module), each.level)
+                if files and name in files[-1].values.scopes.bound[files[-1].tree]:
+                    return files[-1].values.named(name, partial(self._known, files[-1], given=given))
+        return None
+
     # --- what is imported ---
 
     def module(self, source: SourceFile, name: str, level: int = 0) -> list[SourceFile]:
@@ -117,7 +155,8 @@ class UserProgram:
 def read_code(program: Path, shown: str = "", exported: bool = False) -> UserProgram:
     """Return a program with the modules of its folder that it imports, directly or through other modules.
 
-    `exported`: the program may be an export of a notebook, with lines and cells that only IPython understands.
+    Of a shell script, add the Python programs that it starts. `exported`: the program may be an export of a notebook,
+    with lines and cells that only IPython understands.
     """
     folder = program.absolute().parent
     shown = shown or str(program)
@@ -132,8 +171,12 @@ def read_code(program: Path, shown: str = "", exported: bool = False) -> UserPro
                 yield SourceFile(f"{prefix}{inside}", plain_text(path), path)
 
     main = SourceFile(shown, text, program.absolute(), exported)
-    _, *modules = followed([main], imported)
-    return UserProgram([main, *_as_imported(main, modules)], shown, folder)
+    names = dict.fromkeys(each.program or "" for each in started(text)) if program.suffix == ".sh" else ()
+    paths = [folder / name for name in names if (folder / name).is_file()]
+    begun = [SourceFile(f"{prefix}{path.relative_to(folder)}", plain_text(path), path) for path in paths]
+    programs = [main, *begun] if len(begun) == len(names) else [main]
+    modules = followed(programs, imported)[len(programs) :]
+    return UserProgram([*programs, *_as_imported(programs, modules)], shown, folder, programs[1:])
 
 
 def followed(
@@ -163,7 +206,7 @@ def _above(file: str, level: int) -> PurePosixPath:
     return folders[min(level, len(folders)) - 1]
 
 
-def _as_imported(main: SourceFile, modules: list[SourceFile]) -> Iterator[SourceFile]:
+def _as_imported(programs: list[SourceFile], modules: list[SourceFile]) -> Iterator[SourceFile]:
     """Yield modules without the code behind `if __name__ == "__main__":`, which only a main program runs."""
     bodies = {
         each.shown: [
@@ -173,7 +216,8 @@ def _as_imported(main: SourceFile, modules: list[SourceFile]) -> Iterator[Source
         ]
         for each in modules
     }
-    words = {shown: _words(body) for shown, body in {main.shown: main.tree.body, **bodies}.items()}
+    own = {each.shown: each.tree.body for each in programs}
+    words = {shown: _words(body) for shown, body in {**own, **bodies}.items()}
     for source in modules:
         body: list[ast.stmt] = bodies[source.shown]
         called = _words(node for node in source.tree.body if is_main_guard(node))

@@ -1,7 +1,7 @@
 """Read one file of the user's code: its names, calls, imports and values, with their lines. No code is run."""
 
 import ast
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
+from entrypoint.usercode.known_values import Values, is_known
+from entrypoint.usercode.name_scopes import NameScopes
 from entrypoint.usercode.notebooks import with_cells, without_magics
 from entrypoint.usercode.words import without_comments
 
@@ -206,18 +208,14 @@ class SourceFile:
         return [each for each in known if each.function is None]
 
     @cached_property
-    def _times_bound(self) -> Counter[str]:
-        """Return how often each name is bound, in any way and function of the file."""
-        nodes = list(ast.walk(self.tree))
-        names = [each.id for each in nodes if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load)]
-        return Counter([*names, *(each.arg for each in nodes if isinstance(each, ast.arg))])
+    def values(self) -> Values:
+        """Return what knows the values that expressions of the file may have: `values.of(node)`."""
+        return Values(NameScopes(self.tree, self.parents, self.dotted, imported=self._body is not None))
 
     def constant(self, node: ast.AST | None) -> Any:
-        """Return the constant in an expression, or the one that its name is bound to, if bound once; else None."""
-        if isinstance(node, ast.Name) and self._times_bound[node.id] == 1:
-            values = [each.value for each in self.assignments.get(node.id, ()) if not each.function]
-            node = values[0] if values else None
-        return value_of(node)
+        """Return the value of an expression if constants of the file lead to one alone; None for anything else."""
+        values = self.values.of(node)
+        return values[0] if len(values) == 1 and is_known(values[0]) else None
 
 
 class Use(NamedTuple):

@@ -18,9 +18,9 @@ HOROVOD = re.compile(r"^[^\S\n]*(import|from)\s+(horovod|smdistributed\.datapara
 INSTEAD = (
     "Set ENTRYPOINT_MODE=jax, and before the model call sagemaker_tf_data.initialize_jax() and "
     "keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False)); or "
-    "ENTRYPOINT_MODE=mpi, and with horovod.tensorflow.keras as hvd call hvd.init() and compile with "
-    "hvd.DistributedOptimizer(optimizer); or set TF_USE_LEGACY_KERAS=1, with tf_keras installed; or train with a loop "
-    "of your own"
+    "ENTRYPOINT_MODE=mpi, and with horovod.tensorflow.keras as hvd call hvd.init(), compile with "
+    "hvd.DistributedOptimizer(optimizer), and fit with hvd.callbacks.BroadcastGlobalVariablesCallback(0); or set "
+    "TF_USE_LEGACY_KERAS=1, with tf_keras installed; or train with a loop of your own"
 )
 NO_FIT = {"ps": "knows no parameter servers", "mwms": "does not train on several hosts"}
 CLASSES = ["Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Ftrl", "Lion", "Nadam", "RMSprop", "SGD"]
@@ -39,7 +39,7 @@ LONG_CHARS = 60  # characters of a call that are shown
 
 
 class Doubt(NamedTuple):
-    """Describe code that does not train. `check` is a name in docs/doctor.md."""
+    """Describe code that does not train. `check` is a name in docs/rules.md."""
 
     check: str
     place: Place | None  # line 0: the file as a whole; None: no file has it

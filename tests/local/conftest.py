@@ -17,8 +17,9 @@ COVERED = ("test_one_host", "test_several_hosts")
 # Files of tests whose jobs run without the monitor, which costs a fifth of a small job and is not their subject. Jobs
 # of the outcome table, of chaos, of `entrypoint local` and of the other files here have it, as users have.
 WITHOUT_MONITOR = (
-    "test_descendants", "test_evaluator", "test_foreign_local", "test_gpu_check", "test_hyperparameters",
-    "test_instance_groups", "test_mpi", "test_outputs", "test_ps_ends", "test_shards", "test_user_code_local",
+    "test_descendants", "test_doctor_remedies", "test_evaluator", "test_foreign_local", "test_gpu_check",
+    "test_hyperparameters", "test_instance_groups", "test_mpi", "test_outputs", "test_ps_ends", "test_shards",
+    "test_user_code_local",
 )  # fmt: skip
 
 

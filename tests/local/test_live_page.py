@@ -84,11 +84,12 @@ def test_live_page_lists_training_processes_first_and_draws_the_loss(shown):
         time.time(),
     )
     ours = [["process", now, name, {"role": role}] for name, role in (("key", "key"), ("sshd", "sshd"))]
+    ours += [["process", now, "ps/0", {"role": "ps"}], ["ended", now, "ps/0", "killed by SIGTERM"]]
     falls = [["metric", now + at, "rank 0", {"step": 30.0 + at, "loss": 1 / (1 + at)}] for at in range(9)]
     page = shown(job_of(1, algo_1=[*ours, *falls, ["lines", now, "rank 0", [noise]]]).state(now))
     names = re.findall(r'<span class="name">([^<]*)<', page.dom)
-    assert names == ["rank 0", "key", "sshd"]
-    assert re.search(r'<details class="ours"><summary[^>]*>and key, sshd<', page.dom)
+    assert names == ["rank 0", "key", "sshd", "ps/0"]
+    assert re.search(r'<details class="ours"><summary[^>]*>and key, sshd, ps/0<', page.dom)
     assert re.search(rf'<span class="dim">{re.escape(noise)}<', page.dom)
     assert "loss of rank 0 on algo-1 over 8 s, from 0.1111 to 1" in words_of(page.dom) and page.complaints == []
 
@@ -103,11 +104,13 @@ def test_live_page_opens_and_lists_hosts_with_problems_first(shown):
 
 
 def test_a_failed_job_shows_its_cause_first(shown):
-    cause = {"host": "algo-1", "process": "rank 0", "what": "exit code 1", "error": f"ValueError: {HOSTILE}"}
+    cause = {"host": "algo-1", "process": "rank 0", "what": "exit code 1", "error": f"ValueError: {HOSTILE}",
+             "details": f"Traceback ...\n{HOSTILE}"}  # fmt: skip
     ends = [["outcome", time.time(), {"kind": "failed", "exit_code": 1, "cause": cause, "there": []}]]
     page = shown(job_of(2, algo_1=ends).state(time.time()))
     top = words_of(page.dom).partition("Hosts")[0]
     assert "failed, exit code 1" in top and "rank 0 on algo-1: exit code 1" in top and f"ValueError: {HOSTILE}" in top
+    assert f"Traceback Traceback ... {HOSTILE}" in top and "<details open" not in page.dom
     assert "<title>resnet-17</title>" in page.dom and page.complaints == []
 
 

@@ -10,6 +10,7 @@ from records import GB, HostRecord, trained
 
 from entrypoint.observe.report.make import make
 
+STACK = "pid 9\n\nthread 9\n  libc.so.6:0 read\n  src/train.py:7 f\n  train.py:9 main\n\nthread 10\n  other.py:1 run"
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
 
 
@@ -34,7 +35,7 @@ def job_of_four(**about) -> dict[str, HostRecord]:
         )  # fmt: skip
         for second in range(125, 180) if number else ():
             record.sample(second)
-        given = {"sagemaker_program": "train.py", "lr": 0.1, "layers": [64, 32], "extra": None}
+        given = {"sagemaker_program": "train.py", "lr": 0.1, "layers": [64, 32], "extra": None, "note": "long " * 99}
         record.add("described", 1, {"base": "/opt/ml", "resourceconfig": {}, "inputdataconfig": {}, "hyperparameters":
                                     given, "environment": {}, "open_mpi": 4})  # fmt: skip
         installed = "\n".join(["pandas 2.1.4", "tqdm 4.66"])
@@ -46,7 +47,7 @@ def job_of_four(**about) -> dict[str, HostRecord]:
         record.add("mark", 90, f"rank {number}", {"what": "evaluation", "seconds": 12})
         record.add("said", 5, f"rank {number} started, pid 17")
         record.add(
-            "stacks", 100, f"rank {number}", {"by": "py-spy", "place": "train.py:7", "inside": "", "text": "f()"}
+            "stacks", 100, f"rank {number}", {"by": "py-spy", "place": "train.py:7 f", "inside": "", "text": STACK}
         )
         records[name] = record
     return records
@@ -86,7 +87,7 @@ def test_report_page_shows_every_part_at_each_width_and_color_scheme(browser, tm
     bill = words_of(shown.dom, "bill")
     assert re.search(r"All \S+ (min|s|h).* 100 % \$0\.\d+", bill) and "of that idle" in bill
     request = words_of(shown.dom, "request")
-    assert "lr 0.1 layers [64, 32] extra Software" in request and "sagemaker_program" not in request
+    assert "lr 0.1 layers [64, 32] extra note long long" in request and "sagemaker_program" not in request
     assert "tensorflow 2.14.1 pandas 2.1.4 tqdm 4.66" in request and not re.search("horovod|e30f56", request)
     assert "by step" in words_of(shown.dom, "training")
     assert {"Steps", "loss"} <= set(re.findall(r"<h3>(\w+)<", shown.dom))
@@ -95,7 +96,8 @@ def test_report_page_shows_every_part_at_each_width_and_color_scheme(browser, tm
     assert "rank 2" in words_of(shown.dom, "pace") and "slow" in words_of(shown.dom, "pace")
     assert re.search(r"\d MB in all|\d GB in all", words_of(shown.dom, "traffic"))
     assert "ShardedByS3Key" in words_of(shown.dom, "data-read") and "20,000" in words_of(shown.dom, "data-read")
-    assert "train.py:7" in words_of(shown.dom, "stacks")
+    stack = "src/train.py:7 f train.py:9 main All frames and threads pid 9 thread 9 libc.so.6:0 read"
+    assert f"rank 0 on algo-1 at 100.0 s: train.py:7 f {stack}" in words_of(shown.dom, "stacks")
     assert "rank 1 started" in words_of(shown.dom, "log")
     can_be_read_without_eyes(shown.dom)
 
@@ -114,7 +116,8 @@ def can_be_read_without_eyes(dom: str) -> None:
 
 def test_report_page_fits_a_telephone(browser, tmp_path):
     page = report(tmp_path, job_of_four())
-    probe = "<script>document.body.dataset.wide=document.documentElement.scrollWidth</script></body>"
+    widths = "[...document.querySelectorAll('html, #request, #request *')].map(its => its.scrollWidth)"
+    probe = f"<script>document.body.dataset.wide=Math.max(...{widths})</script></body>"
     page.write_text(page.read_text("utf-8").replace("</body>", probe), "utf-8")
     shown = browser.open(page, width=500)  # where it is not for a picture, Chromium's window is no smaller
     assert int(re.search(r'data-wide="(\d+)"', shown.dom)[1]) <= 500
@@ -137,6 +140,16 @@ def test_report_page_draws_no_chart_for_single_or_unknown_values(browser, tmp_pa
             words_of(shown.dom, absent)
     timeline, top = words_of(shown.dom, "timeline"), re.search(r"<header.*?</header>", shown.dom, re.DOTALL)[0]
     assert "0 s 0.5 s" in timeline and "5 s" in timeline and "<dd>5 s<" in top
+
+
+def test_metrics_by_step_follow_each_process_and_its_last_attempt(browser, tmp_path):
+    """The second worker is slower and ends later; the first has been further before it was restarted."""
+    first = trained("algo-1", 2, seconds=30, process="worker/0", role="worker")
+    first.add("metric", 6, "worker/0", {"step": 900.0, "loss": 9.0})
+    second = trained("algo-2", 2, seconds=60, step=0.2, process="worker/1", role="worker")
+    training = words_of(browser.open(report(tmp_path, {"algo-1": first, "algo-2": second})).dom, "training")
+    assert "by step" in training
+    assert re.search(r"loss .*worker/0 algo-1 last 0\.802 worker/1 algo-2 last 0\.322", training), training
 
 
 def test_report_page_summarises_days_and_many_hosts(browser, tmp_path):
@@ -191,12 +204,13 @@ def test_report_of_hosts_that_trained_alone_is_not_green(browser, tmp_path):
 
 def test_a_failed_job_shows_its_cause_first(browser, tmp_path):
     record = trained()
-    cause = {"host": "algo-1", "process": "script", "what": "exit code 1", "error": "ValueError: no such row"}
+    cause = {"host": "algo-1", "process": "script", "what": "exit code 1", "error": "ValueError: no such row",
+             "details": '  File "train.py", line 3\n    rows[7]'}  # fmt: skip
     record.lines = [line for line in record.lines if line[0] != "outcome"]
     record.ends(66, "failed", 1, cause)
     shown = browser.open(report(tmp_path, {"algo-1": record}))
     top = unescape(re.search(r"<header.*?</header>", shown.dom, re.DOTALL)[0])
-    assert "see what script printed last, in the log of algo-1." in top
+    assert "see what script printed last, in the log of algo-1." in top and ">Traceback</summary>" in top
     assert "failed, exit code 1" in top and "script on algo-1: exit code 1" in top and "ValueError: no such row" in top
     assert shown.complaints == []
     assert "No other problems found." in words_of(shown.dom, "verdicts")

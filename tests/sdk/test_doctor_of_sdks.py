@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import corpus_launches
 import pytest
@@ -17,6 +18,9 @@ from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.doctor import DoctorReport, examine
 from entrypoint.check.doctor.output import as_text
 from entrypoint.cli import main, new
+
+sys.path.insert(0, str(ROOT / "tests/unit/check/doctor"))
+from looking import check_remedy, fixed
 
 WITH_MODEL_TRAINERS = corpus_launches.with_model_trainers()
 ENVIRONMENT = {"PATH": os.environ["PATH"], "AWS_DEFAULT_REGION": "eu-west-1"}
@@ -209,6 +213,15 @@ def test_doctor_reports_findings_of_launch_scripts(ask: Ask, name: str) -> None:
     titles = [job.plan.title if job.plan else "" for job in report.jobs[: script.mpi]]
     assert titles == script.mpi * ["MPI: 2 ranks on 2 hosts, 1 on each"]
     assert script.says in as_text(report)
+
+
+OF_LAUNCHES = {f"{rule} {each.get('variant', '')}": (rule, each) for rule, each in fixed() if "sdk" in each}
+
+
+@pytest.mark.parametrize(("rule", "example"), variants(OF_LAUNCHES, "distribution-dropped "))
+def test_remedy_ends_its_finding_and_brings_no_other(rule: str, example: dict[str, Any], tmp_path: Path) -> None:
+    python = str(needed_python(example["sdk"]))
+    check_remedy(rule, example, tmp_path, python=python, environment={**ENVIRONMENT, "HOME": str(tmp_path)})
 
 
 @older

@@ -20,8 +20,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PINNED = ROOT / "container/lines/2.14/requirements.txt"
 HOME = ROOT / "docs/README.md"
 ZOO = ROOT / "tests/zoo"
-sys.path.insert(0, str(ZOO))
+sys.path[:0] = [str(ZOO), str(ROOT / "tests/unit/check/doctor")]
 import libraries  # noqa: E402 - after the path is set
+import rules_page  # noqa: E402
 
 LONGEST_SCRIPT = 40  # lines
 FIRST_PAGES = ("README.md", "docs/README.md")
@@ -95,6 +96,7 @@ PAGES = {
     "matrix": matrix.page,
     "outcomes": outcomes.page.page,
     "requirements-forms": requirements_forms.page,
+    "rules": rules_page.page,
 }
 
 

@@ -16,6 +16,7 @@ AWS_COMMANDS_ON_GPUS = frozenset(_TABLES["commands"]["aws-on-gpus"].split())
 COMMANDS_LACKING = AWS_COMMANDS | AWS_COMMANDS_ON_GPUS | {*_TABLES["commands"]["nowhere"].split()}
 LACKING: dict[str, str] = _TABLES["lacking"]
 REMEDIES: dict[str, str] = {**LACKING, **_TABLES["remedies"]}
+NEEDS_SYSTEM: dict[str, list[str]] = _TABLES["system"]
 COMMANDS_OF: dict[str, str] = _TABLES["commands"]["of"]
 
 

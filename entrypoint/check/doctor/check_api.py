@@ -5,9 +5,9 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from entrypoint.base.errors import WHEEL, clip, did_you_mean
+from entrypoint.base.errors import WHEEL, clip, did_you_mean, nearest
 from entrypoint.base.severity import Severity
 from entrypoint.base.wording import listed
 from entrypoint.check.doctor.request import Request
@@ -41,14 +41,29 @@ def of_api(request: Request) -> Iterator[Finding]:
             yield finding("api", request.at(word[1] if word else ""), found=line)
         if report.has_errors():  # what has the wrong type is not looked at further
             return
-        for key, found, instead in _against(shape, request.body, ""):
-            # A botocore that is older than an instance type does not know it.
-            severity = Severity.WARNING if key == "InstanceType" else None
-            yield finding("api", request.at(key), severity=severity, found=found, instead=instead)
+        for problem in _against(shape, request.body, ()):
+            yield _told(request, problem)
     for check in (_of_limits, _of_channels, _of_image):
         with contextlib.suppress(AttributeError, TypeError, ValueError):  # without botocore, of wrong types
-            for key, found, instead in check(request):
-                yield finding("api", request.at(key), found=found, instead=instead)
+            for problem in check(request):
+                yield _told(request, problem)
+
+
+class Problem(NamedTuple):
+    """Describe what the API would refuse."""
+
+    key: str | tuple[str, ...]  # where: a key, or the keys that lead to it
+    found: str
+    instead: str
+    value: object = None  # of the key
+    is_unsure: bool = False  # a botocore that is older than a name does not know it
+
+
+def _told(request: Request, problem: Problem) -> Finding:
+    path = (problem.key,) if isinstance(problem.key, str) else problem.key
+    place = request.at(*path, value=problem.value)
+    severity = Severity.WARNING if problem.is_unsure else None
+    return finding("api", place, severity=severity, found=problem.found, instead=problem.instead)
 
 
 @functools.cache  # reading the API's model takes a quarter of a second
@@ -59,47 +74,61 @@ def _shape_of_a_request() -> Any:
     return model.operation_model("CreateTrainingJob").input_shape
 
 
-Problem = tuple[str, str, str]
-"""The key where a request is wrong, what is found there, and what to put instead."""
+@functools.cache
+def _regions() -> frozenset[str]:
+    """Return the regions that botocore knows; none if it is missing or has no such table."""
+    try:
+        import botocore.session
+
+        table = botocore.session.get_session().get_component("data_loader").load_data("partitions")
+    except Exception:
+        return frozenset()
+    return frozenset(region for each in table["partitions"] for region in each["regions"] if region[-1].isdigit())
 
 
-def _against(shape: Any, value: Any, key: str) -> Iterator[Problem]:
+def _against(shape: Any, value: Any, path: tuple[str, ...]) -> Iterator[Problem]:
     """Yield each value that is not in its shape's enumeration, or that breaks its pattern, length or range."""
     if value is None:
         return
+    key = ".".join(path[-2:])
     match shape.type_name:
         case "structure":
             for name, inside in value.items():
                 if name in shape.members:
-                    yield from _against(shape.members[name], inside, name)
+                    yield from _against(shape.members[name], inside, (*path, name))
         case "list":
-            yield from _of_size(shape, len(value), f"{key} has {len(value)} entries", key)
+            yield from _of_size(shape, len(value), f"{key} has {len(value)} entries", path)
             for inside in value:
-                yield from _against(shape.member, inside, key)
+                yield from _against(shape.member, inside, path)
         case "map":
-            yield from _of_size(shape, len(value), f"{key} has {len(value)} entries", key)
+            yield from _of_size(shape, len(value), f"{key} has {len(value)} entries", path)
             for name, inside in value.items():
-                yield from _against(shape.key, name, name)
-                yield from _against(shape.value, inside, name)
+                yield from _against(shape.key, name, (*path, name))
+                yield from _against(shape.value, inside, (*path, name))
         case "integer" | "long":
-            yield from _of_size(shape, value, f"{key} is {value}", key)
+            yield from _of_size(shape, value, f"{key} is {value}", path)
         case "string":
             shown = f"{key} is {clip(repr(value), 60)}"
-            yield from _of_size(shape, len(value), f"{key} has {len(value)} characters", key)
+            yield from _of_size(shape, len(value), f"{key} has {len(value)} characters", path)
             if shape.enum and value not in shape.enum:
                 near = did_you_mean(value, shape.enum)
-                known = "" if len(shape.enum) > 9 else f", which takes {listed(shape.enum, 9)}"
-                yield key, f"{shown}{known or ', which AWS does not know'}{near}", "one of the names that AWS has"
+                known = f"takes {listed(shape.enum, 9)}" if len(shape.enum) <= 9 else "AWS does not know"
+                instead, is_unsure = (
+                    nearest(value, shape.enum) or "one of the names that AWS has",
+                    path[-1] == "InstanceType",
+                )
+                yield Problem(path, f"{shown}, which {known}{near}", instead, value, is_unsure)
             elif not _fits(shape.metadata.get("pattern", ""), value):
-                yield key, f"{shown}, which does not fit {shape.metadata['pattern']}", "a value of that form"
+                what = f"{shown}, which does not fit {shape.metadata['pattern']}"
+                yield Problem(path, what, "a value of that form", value)
 
 
-def _of_size(shape: Any, size: int, found: str, key: str) -> Iterator[Problem]:
+def _of_size(shape: Any, size: int, found: str, path: tuple[str, ...]) -> Iterator[Problem]:
     least, most = (shape.metadata.get(name) for name in ("min", "max"))
     if most is not None and size > most:
-        yield key, f"{found}; AWS takes {most} at most", f"{most} or fewer"
+        yield Problem(path, f"{found}; AWS takes {most} at most", f"{most} or fewer")
     elif least is not None and size < least:
-        yield key, f"{found}; AWS wants {least} at least", f"{least} or more"
+        yield Problem(path, f"{found}; AWS wants {least} at least", f"{least} or more")
 
 
 def _fits(pattern: str, value: str) -> bool:
@@ -115,28 +144,34 @@ def _of_limits(request: Request) -> Iterator[Problem]:
     stopping, is_spot = body.get("StoppingCondition") or {}, bool(body.get("EnableManagedSpotTraining"))
     runs, waits = stopping.get("MaxRuntimeInSeconds"), stopping.get("MaxWaitTimeInSeconds")
     if is_spot and waits is None:
-        yield "EnableManagedSpotTraining", "spot instances without MaxWaitTimeInSeconds", "max_wait=, at least max_run"
+        yield Problem(
+            "EnableManagedSpotTraining", "spot instances without MaxWaitTimeInSeconds", "max_wait=, at least max_run"
+        )
     if waits is not None and not is_spot:
-        yield "MaxWaitTimeInSeconds", "MaxWaitTimeInSeconds without spot instances", "use_spot_instances=True, or none"
+        yield Problem(
+            "MaxWaitTimeInSeconds", "MaxWaitTimeInSeconds without spot instances", "use_spot_instances=True, or none"
+        )
     if is_spot and waits is not None and runs is not None and waits < runs:
         what = (
             f"MaxWaitTimeInSeconds is {waits}, less than MaxRuntimeInSeconds, {runs}: it counts the waiting and the run"
         )
-        yield "MaxWaitTimeInSeconds", what, f"{runs} or more"
+        yield Problem("MaxWaitTimeInSeconds", what, f"{runs} or more")
     if runs is not None and runs > LONGEST_SECONDS:
-        yield "MaxRuntimeInSeconds", f"MaxRuntimeInSeconds is {runs}; AWS allows 28 days", f"{LONGEST_SECONDS} or fewer"
+        yield Problem(
+            "MaxRuntimeInSeconds", f"MaxRuntimeInSeconds is {runs}; AWS allows 28 days", f"{LONGEST_SECONDS} or fewer"
+        )
     groups, warm = asked.get("InstanceGroups") or [], asked.get("KeepAlivePeriodInSeconds")
     for is_there, what in ((is_spot, "spot instances"), (groups, "instance groups")):
         if warm and is_there:
-            yield (
+            yield Problem(
                 "KeepAlivePeriodInSeconds",
                 f"KeepAlivePeriodInSeconds with {what}, which has no warm pool",
                 "one of both",
             )
     if groups and is_spot:
-        yield "InstanceGroups", "InstanceGroups with spot instances, which AWS does not combine", "one of both"
+        yield Problem("InstanceGroups", "InstanceGroups with spot instances, which AWS does not combine", "one of both")
     if groups and {"InstanceType", "InstanceCount"} & asked.keys():
-        yield "InstanceGroups", "InstanceGroups beside InstanceType and InstanceCount", "one of both"
+        yield Problem("InstanceGroups", "InstanceGroups beside InstanceType and InstanceCount", "one of both")
 
 
 def _of_channels(request: Request) -> Iterator[Problem]:
@@ -145,7 +180,7 @@ def _of_channels(request: Request) -> Iterator[Problem]:
     groups = {str(each.get("InstanceGroupName")) for each in request.groups}
     for name, count in Counter(str(each.get("ChannelName")) for each in channels).items():
         if count > 1:
-            yield name, f"{count} channels are called {name}", "a name for each"
+            yield Problem(name, f"{count} channels are called {name}", "a name for each")
     for channel in channels:
         name, source = str(channel.get("ChannelName")), channel.get("DataSource") or {}
         files: Mapping[str, Any] = source.get("S3DataSource") or {}
@@ -154,25 +189,25 @@ def _of_channels(request: Request) -> Iterator[Problem]:
         for group in files.get("InstanceGroupNames") or []:
             if group not in groups:
                 what = f"channel {name} is for instance group {group}, which the job does not have"
-                yield group, f"{what}{did_you_mean(str(group), groups)}", f"one of {listed(sorted(groups), 5)}"
+                yield Problem(group, f"{what}{did_you_mean(str(group), groups)}", f"one of {listed(sorted(groups), 5)}")
         if source.get("FileSystemDataSource") and not request.body.get("VpcConfig"):
             what = f"channel {name} is on a file system, which only a job in its VPC reaches, and there is no VpcConfig"
-            yield "FileSystemDataSource", what, "subnets= and security_group_ids="
+            yield Problem("FileSystemDataSource", what, "subnets= and security_group_ids=")
         if mode == "FastFile" and kind != "S3Prefix":
-            yield (
+            yield Problem(
                 "FastFile",
                 f"channel {name} has InputMode FastFile and {kind}: it reads S3Prefix only",
                 "File or Pipe",
             )
         if kind == "AugmentedManifestFile" and not files.get("AttributeNames"):
-            yield (
+            yield Problem(
                 "AugmentedManifestFile",
                 f"channel {name} is an augmented manifest without AttributeNames",
                 "its names",
             )
         if mode != "Pipe" and channel.get("CompressionType", "None") == "Gzip":
             what = f"channel {name} has CompressionType Gzip in {mode} mode, in which nothing decompresses"
-            yield "CompressionType", what, "Pipe mode, or no CompressionType"
+            yield Problem("CompressionType", what, "Pipe mode, or no CompressionType")
 
 
 def _of_image(request: Request) -> Iterator[Problem]:
@@ -180,14 +215,20 @@ def _of_image(request: Request) -> Iterator[Problem]:
     registry = request.image.partition("/")[0]
     found = IMAGE.match(request.image)
     if registry.endswith((".amazonaws.com", ".amazonaws.com.cn")) and not found:
-        yield "TrainingImage", f"the image's registry is {registry}", "ACCOUNT.dkr.ecr.REGION.amazonaws.com"
+        yield Problem("TrainingImage", f"the image's registry is {registry}", "ACCOUNT.dkr.ecr.REGION.amazonaws.com")
     if found and not re.fullmatch(r"\d{12}", found["account"]):
-        yield "TrainingImage", f"the image's account is {found['account']}, which has not twelve digits", "the account"
+        yield Problem(
+            "TrainingImage", f"the image's account is {found['account']}, which has not twelve digits", "the account"
+        )
     if found and ".dkr.ecr" not in registry:
-        yield (
+        yield Problem(
             "TrainingImage",
             f"the image's registry is {registry}, without .ecr.",
             registry.replace(".dkr.", ".dkr.ecr."),
         )
-    if found and not REGION.fullmatch(found["region"]):
-        yield "TrainingImage", f"the image's region is {found['region']}, which AWS does not have", "its region"
+    region, known = found["region"] if found else "", _regions()
+    if found and region not in known and (known or not REGION.fullmatch(region)):
+        what = f"the image's region is {region}, which AWS does not have{did_you_mean(region, known)}"
+        yield Problem(
+            "TrainingImage", what, nearest(region, known) or "its region", is_unsure=bool(REGION.fullmatch(region))
+        )

@@ -13,6 +13,7 @@ from entrypoint.check.finding import Finding
 from entrypoint.launcher.job import params
 from entrypoint.usercode.guards import set_or_asked, tried
 from entrypoint.usercode.reader import UserProgram
+from entrypoint.usercode.shell import started, without_comments
 from entrypoint.usercode.source import Place, Use, parameters, text_of, texts_of, value_of
 
 # Variables of SDK v3's own drivers.
@@ -51,9 +52,13 @@ def of_arguments(case: Case) -> Iterator[Finding]:
         if isinstance(kind, ast.Name) and kind.id == "bool":
             yield finding("bool-argument", use.place, written=use.written)
     if case.job is not None:
-        yield from _of_parser(case, options, whole)
-        yield from _of_absl(case)
-        yield from _of_other_parsers(case)
+        by_shell = case.code.main.path.suffix == ".sh"
+        if not by_shell or [each.arguments for each in started(case.code.main.text)] == [("$@",)]:
+            yield from _of_parser(case, options, whole)
+            yield from _of_absl(case)
+            yield from _of_other_parsers(case)
+        elif case.code.started:
+            yield from _of_shell(case, options)
         yield from _of_channels(case)
     if case.job or case.code.imports("tensorflow*"):
         for name, place in _needed(case.code, f"^(?:{'|'.join(_OF_V3)})$"):
@@ -63,8 +68,10 @@ def of_arguments(case: Case) -> Iterator[Finding]:
         for name, place in _needed(case.code, r"^SM_(?!CHANNEL_)\w+$", of="os.environ"):
             is_set = name in {*given, *case.environment, *_OF_V3, *VARIABLES}
             if not is_set and not case.code.mentions("except .*KeyError"):
-                near = did_you_mean(name, given if name.startswith("SM_HP_") else VARIABLES)
-                yield finding("variable-unknown", place, name=name, near=near)
+                known = given if name.startswith("SM_HP_") else VARIABLES
+                near = nearest(name, known)
+                instead = f'os.environ["{near}"]' if near else ""
+                yield finding("variable-unknown", place, name=name, near=did_you_mean(name, known), instead=instead)
 
 
 def _options(code: UserProgram) -> tuple[list[Option], bool]:
@@ -115,6 +122,21 @@ def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Findi
         if option.required and not any(_is_of(option, key) for key in given) and not _of_another_command(option.use):
             name = next(iter(sorted(option.keys, key=len, reverse=True)))
             yield finding("argument-missing", option.use.place, option=option.names[0], name=name)
+
+
+def _of_shell(case: Case, options: list[Option]) -> Iterator[Finding]:
+    """Yield hyperparameters that a shell script gets and does not pass on to the Python program that takes them."""
+    main = case.code.main
+    reads = re.search(r"\$\{?[@*#\d]|\bshift\b|\bgetopts\b|SM_|hyperparameters\.json", without_comments(main.text))
+    if reads or case.code.mentions(r"SM_HP|SM_USER_ARGS|hyperparameters\.json"):
+        return
+    given = params.of_the_script(case.hyperparameters).keys() - {"model_dir"}
+    lost = sorted(key for key in given if any(key in each.keys for each in options) and f"--{key}" not in main.text)
+    if lost:
+        line = started(main.text)[-1].line
+        program = case.code.started[-1].path.name
+        place = Place(file=main.shown, line=line)
+        yield finding("arguments-dropped", place, keys=", ".join(lost), shell=main.path.name, program=program)
 
 
 def _plain(name: str) -> str:
@@ -260,7 +282,8 @@ def _needed(code: UserProgram, names: str, of: str = "") -> Iterator[tuple[str, 
         read = isinstance(outer, ast.Subscript) and isinstance(outer.ctx, ast.Load)
         if of and isinstance(outer, ast.Subscript) and source.dotted(outer.value) != of:
             continue
-        if read and not tried(source, node) and not set_or_asked(code, found[0]):
+        by_shell = code.main.path.suffix == ".sh" and found[0] in code.main.text
+        if read and not tried(source, node) and not set_or_asked(code, found[0]) and not by_shell:
             yield found[0], source.at(node)
 
 

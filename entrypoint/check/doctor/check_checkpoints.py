@@ -27,7 +27,8 @@ _FOLDER = (
 
 def of_keeping(case: Case) -> Iterator[Finding]:
     """Yield models and checkpoints that would be overwritten, lost, or never written."""
-    if not case.code.main.tree.body:
+    by_shell = case.code.main.path.suffix == ".sh" and re.search(r"/opt/ml|SM_", case.code.main.text)
+    if by_shell or not any(each.tree.body for each in case.code.programs):
         return
     writing = [use for use in case.code.calls(*api.SAVES) if not re.match(api.NOT_MODELS, use.name)]
     saves = [use for use in writing if not _is_manager(use)]

@@ -50,7 +50,7 @@ def of_code(case: Case) -> Iterator[Finding]:
 
 def _of_strategies(case: Case) -> Iterator[Finding]:
     code = case.code
-    if case.mode not in _STRATEGIES or case.processes <= 1 or not code.main.tree.body:
+    if case.mode not in _STRATEGIES or case.processes <= 1 or not any(each.tree.body for each in code.programs):
         return
     other = code.call(*api.ONE_HOST)
     at = other or code.call(*api.TRAINS)

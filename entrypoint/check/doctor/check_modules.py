@@ -5,17 +5,18 @@ For shell scripts, check the interpreter and the line ends, too.
 
 import ast
 import re
-import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from entrypoint.base.errors import did_you_mean
 from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.aws_images import (
     AWS_COMMANDS,
     AWS_COMMANDS_ON_GPUS,
     COMMANDS_LACKING,
     LACKING,
+    NEEDS_SYSTEM,
     REMEDIES,
     on_aws,
     ours,
@@ -26,19 +27,20 @@ from entrypoint.check.doctor.requirements import Requirements, folders_of, of_re
 from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import Case, tensorflow_of
 from entrypoint.check.finding import Finding
-from entrypoint.usercode.api_names import STARTS_PROGRAMS
+from entrypoint.usercode.api_names import LEAVES, STARTS_PROGRAMS, TRAINS
 from entrypoint.usercode.guards import tried
-from entrypoint.usercode.source import Place, SourceFile, Use, UseKind, matches, text_of, value_of
+from entrypoint.usercode.shell import ShellCommand, commands, first_words, is_strict, logical_lines, without_comments
+from entrypoint.usercode.source import Place, SourceFile, Use, UseKind, calls_in, imports_of, matches, text_of, value_of
 
 _PYTHONS = {*sys.stdlib_module_names, "distutils", "imp", "asyncore", "asynchat"}
 _LAZY = ast.FunctionDef | ast.AsyncFunctionDef  # an import in a function, which may never be called
 # Interpreters that Debian's base system and our image have, and their paths in the image.
 _ON_PATH = ("awk", "bash", "dash", "perl", "python", "python3", "sed", "sh")
+_IGNORE_CODES = ("os.system", "subprocess.call", "subprocess.run")  # without check=
 _THERE = {*(f"{folder}/{name}" for folder in ("/bin", "/usr/bin") for name in (*_ON_PATH, "env") if name != "python")}
 _OURS = {"/opt/venv/bin/python", "/opt/venv/bin/python3"}
+_MAKES_NAMES = re.compile(r"import \*|globals\(\)|__getattr__|setattr\(|\bexec\(|__dict__|__path__")
 _SHELLS = ("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput")
-_BEFORE_A_COMMAND = {"exec", "time", "nohup", "env", "then", "do", "else", "{", "(", "!"}
-_HERE_DOCUMENT = re.compile(r"^([^\n]*<<-?\s*['\"]?(\w+).*?)\n(?s:.*?)^\s*\2\s*$", re.M)
 
 
 def of_modules(case: Case) -> Iterator[Finding]:
@@ -46,13 +48,20 @@ def of_modules(case: Case) -> Iterator[Finding]:
     brought = requirements_of(case)
     yield from of_requirements(case, brought)
     yield from _of_imports(case, brought)
+    yield from _of_system(case, brought)
+    yield from _of_own_names(case)
     severity = case.severity_of_lack("git", AWS_COMMANDS)
     for place, line in brought.from_git:
         yield finding("command-missing", place, severity=severity, line=line)
     yield from of_commands(case, brought)
+    yield from _of_children(case)
 
 
 def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
+    main = case.code.main
+    by_shell = main.path.suffix == ".sh"
+    if by_shell and re.search(r"\binstall\b|\bactivate\b", without_comments(main.text)):
+        return
     if case.code.mentions(r"\bpip3?\b") and case.code.mentions(r"\binstall\b"):
         return
     elsewhere = case.code.has("sys.path*") or "PYTHONPATH" in case.environment
@@ -78,16 +87,71 @@ def _of_imports(case: Case, brought: Requirements) -> Iterator[Finding]:
         if name == "jax" and not (case.image and tensorflow_of(case.image)):
             severity = Severity.NOTE  # whoever trains with it has probably chosen the image that has it
         version, more = ".".join(map(str, case.tensorflow)), ", and AWS's has it" if name in on_theirs else ""
-        instead = REMEDIES.get(name) or remedy(package, case.tensorflow)
+        line = dict(brought.elsewhere).get(name, "")
+        kind = "" if name in REMEDIES else "/shell" if by_shell else "/marker" if line else ""
+        instead = "" if kind else REMEDIES.get(name) or remedy(package, case.tensorflow)
         yield finding(
-            "module-missing",
+            f"module-missing{kind}",
             use.place,
             severity=severity,
             instead=instead,
             name=name,
+            package=package or name,
+            line=line,
+            program=main.path.name,
             version=version,
             more=more,
         )
+
+
+def _of_own_names(case: Case) -> Iterator[Finding]:
+    """Yield names that the program imports from its own modules and packages, and that these do not have."""
+    for source, each in ((file, each) for file in case.code.sources for each in file.imports):
+        module, name = each.module, each.whole.rpartition(".")[2]
+        own = case.code.module(source, module, each.level) if isinstance(each.node, ast.ImportFrom) else []
+        if not own:
+            module, _, name = module.rpartition(".")
+            own = [one for one in case.code.module(source, module, each.level) if one.path.name == "__init__.py"]
+        if not own or name.startswith(("*", "__")) or tried(source, each.node):
+            continue
+        names, folder = _names_of(own[-1]), own[-1].path.absolute().parent
+        if names and name not in names and not {*folder.glob(name), *folder.glob(f"{name}.*")}:
+            lazy = any(isinstance(outer, _LAZY) for outer in source.around(each.node))
+            severity, near = Severity.WARNING if lazy else Severity.ERROR, did_you_mean(name, names)
+            place, written = source.at(each.node), ast.unparse(each.node)
+            yield finding(
+                "own-name-missing", place, severity=severity, written=written, module=module, name=name, near=near
+            )
+
+
+def _names_of(source: SourceFile) -> set[str]:
+    """Return the names that a module has when it is imported; none if it makes names that cannot be read."""
+    whole = SourceFile(source.shown, source.text, source.path)
+    if whole.problem[0] or _MAKES_NAMES.search(whole.text):
+        return set()
+    found, left = {"__name__"}, list[ast.AST](whole.tree.body)
+    for node in left:
+        if isinstance(node, _LAZY | ast.ClassDef | ast.ExceptHandler | ast.Global):
+            found |= {*getattr(node, "names", ()), getattr(node, "name", None) or ""}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        found |= {each.here for each in imports_of(node)}
+        left += [] if isinstance(node, _LAZY | ast.ClassDef) else ast.iter_child_nodes(node)
+    found |= {name for node in ast.walk(whole.tree) if isinstance(node, ast.Global) for name in node.names}
+    return found
+
+
+def _of_system(case: Case, brought: Requirements) -> Iterator[Finding]:
+    """Yield requirements that need a library of the system, unless the code installs such libraries itself."""
+    packages = {package for _, package in brought.lines}
+    installs = any(re.search(r"\bapt(-get)?\b|\blibgl", source.text) for source in case.code.sources)
+    for place, package in brought.lines if not installs else ():
+        module, library, other = NEEDS_SYSTEM.get(package, ("", "", ""))
+        uses = case.code.uses(module, f"{module}.*", kind=UseKind.IMPORT) if module else ()
+        if other not in packages and any(not tried(use.source, use.node) for use in uses):
+            severity = case.severity_of_lack(module, on_aws(case.tensorflow))
+            words = {"package": package, "module": module, "other": other}
+            yield finding("library-missing", place, severity=severity, library=library, **words)
 
 
 def _missing(case: Case, use: Use) -> str:
@@ -163,6 +227,39 @@ def of_commands(case: Case, brought: Requirements) -> Iterator[Finding]:
             )
 
 
+def _of_children(case: Case) -> Iterator[Finding]:
+    """Yield programs of the user's own that Python starts, if they cannot run, or if nobody sees that they fail."""
+    main, trains = case.code.main, [use.place for use in case.code.calls(*TRAINS)]
+    for use in case.code.calls(*STARTS_PROGRAMS):
+        name = _own_program(use)
+        path = case.code.folder / name
+        if not name or not path.is_file():
+            continue
+        if name.endswith(".sh") and b"\r\n" in path.read_bytes() and main.path.suffix == ".py":
+            place = Place(file=f"{main.shown.removesuffix(main.path.name)}{name}", line=1)
+            yield finding("line-ends/called", place, severity=Severity.ERROR, name=name)
+        ignored = isinstance(use.source.parents.get(use.node), ast.Expr) and use.name in _IGNORE_CODES
+        chosen = any(each.arg in ("check", None) for each in getattr(use.node, "keywords", ()))
+        # What follows the training may be of little weight, such as a picture.
+        before = not trains or any(each.file == use.source.shown and each.line > use.place.line for each in trains)
+        if ignored and not chosen and before:
+            yield finding("child-ignored", use.place, written=use.written, name=name)
+
+
+def _own_program(use: Use) -> str:
+    """Return the Python or shell script that a call starts by its path; "" if it starts none, or an unknown one."""
+    match use.argument("command" if use.name in _SHELLS else "args", 0):
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            words = [text_of(each) or ("python" if ast.unparse(each) == "sys.executable" else "$") for each in elements]
+        case ast.Constant(value=str(text)):
+            words = [word for each in commands(text)[:1] for word in each.words]
+        case _:
+            return ""
+    command = ShellCommand(tuple(words), 0, "", False)
+    scripts = words[1:2] if words[:1] in (["bash"], ["sh"], ["/bin/bash"], ["/bin/sh"]) else words[:1]
+    return command.program or next((str(PurePosixPath(word)) for word in scripts if word.endswith(".sh")), "")
+
+
 def _brings(source: SourceFile, command: str) -> bool:
     """Return whether a program installs a command, or checks that it exists."""
     text = source.text
@@ -174,10 +271,13 @@ def _brings(source: SourceFile, command: str) -> bool:
 def _commands_of_python(source: SourceFile) -> Iterator[tuple[str, int, bool]]:
     """Yield (command, line, whether the script fails without it) for each program that a script starts."""
     for use in source.uses:
-        if use.kind is not UseKind.CALL or not matches(use.name, STARTS_PROGRAMS) or tried(source, use.node):
+        if use.kind is not UseKind.CALL or not matches(use.name, STARTS_PROGRAMS):
+            continue
+        ends = _ends_if_it_fails(use)
+        if tried(source, use.node) and not ends:
             continue
         through_shell = use.name in _SHELLS or value_of(use.argument("shell"))
-        checks = use.name.endswith((".check_call", ".check_output")) or value_of(use.argument("check"))
+        checks = ends or use.name.endswith((".check_call", ".check_output")) or value_of(use.argument("check"))
         match use.argument("args", 0):
             case ast.List(elts=[first, *_]) | ast.Tuple(elts=[first, *_]):
                 words = [Path(text_of(first)).name]
@@ -187,8 +287,17 @@ def _commands_of_python(source: SourceFile) -> Iterator[tuple[str, int, bool]]:
                 | ast.BinOp(left=text)
                 | text
             ):
-                words = list(_first_words(text_of(text)))
+                words = list(first_words(text_of(text)))
         yield from ((word, use.place.line, bool(checks or not through_shell)) for word in words)
+
+
+def _ends_if_it_fails(use: Use) -> bool:
+    """Return whether the script raises or exits because of what a call returns: `if os.system("wget ..."): raise`."""
+    guard, *outer = [*use.source.guards(use.node), None]
+    if not isinstance(guard, ast.If) or outer != [None] or use.node not in ast.walk(guard.test):
+        return False
+    last = guard.body[-1]
+    return isinstance(last, ast.Raise) or any(use.source.dotted(call.func) in LEAVES for call in calls_in(last))
 
 
 def _commands_of_shell(source: SourceFile) -> Iterator[tuple[str, int, bool]]:
@@ -196,26 +305,7 @@ def _commands_of_shell(source: SourceFile) -> Iterator[tuple[str, int, bool]]:
 
     Leave out commands whose failure the script handles.
     """
-    strict = bool(re.search(r"^\s*set\s+-\w*e|^#!.*\s-\w*e", source.text, re.M))
-    text = _HERE_DOCUMENT.sub(lambda found: found[1] + "\n" * found[0].count("\n"), source.text)
-    for found in re.finditer(r"^(?:.*\\\n)*.*$", text, re.M):  # a line, with those that continue it
-        line = found[0].replace("\\\n", "")
+    strict = is_strict(source.text)
+    for number, line in logical_lines(source.text):
         if not re.match(r"\s*((if|while|elif|until)\b|#)", line) and "||" not in line:
-            number = text.count("\n", 0, found.start()) + 1
-            yield from ((word, number, strict) for word in _first_words(line))
-
-
-def _first_words(text: str) -> Iterator[str]:
-    """Yield the commands of a shell's line."""
-    lexer = shlex.shlex(text, posix=True, punctuation_chars="();<>|&\n")
-    lexer.whitespace = " \t\r"
-    begins = True
-    try:
-        for word in lexer:
-            if set(word) <= set("();<>|&\n"):
-                begins = not set(word) <= set("<>")
-            elif begins and not (word in _BEFORE_A_COMMAND or re.match(r"\w+=", word)):
-                yield Path(word).name
-                begins = False
-    except ValueError:  # quotes that end in another line
-        return
+            yield from ((word, number, strict) for word in first_words(line))

@@ -5,19 +5,33 @@ import contextlib
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+from entrypoint.base.errors import nearest
 from entrypoint.base.severity import Severity
+from entrypoint.check.doctor.requirements import folders_of
 from entrypoint.check.doctor.rulebook import finding, read_table, variant
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.choices import PsProgram, Tf1
 from entrypoint.launcher.job.job import Mode
 from entrypoint.launcher.plan.plan import NO_GPU, Role
-from entrypoint.usercode import tf1
-from entrypoint.usercode.api_names import HOROVOD, LEAVES, LOGS, REPORTS, STARTS_PROGRAMS
+from entrypoint.usercode import shell, tf1
+from entrypoint.usercode.api_names import HOROVOD, LEAVES, LOGS, REPORTS, STARTS_PROGRAMS, TRAINS
 from entrypoint.usercode.guards import tried
-from entrypoint.usercode.reader import MOST_FILES, UserProgram
-from entrypoint.usercode.source import Place, SourceFile, Use, UseKind, calls_in, matches, plain_text, value_of
+from entrypoint.usercode.reached import reached
+from entrypoint.usercode.reader import MOST_FILES, UserProgram, read_code
+from entrypoint.usercode.source import (
+    Place,
+    SourceFile,
+    Use,
+    UseKind,
+    calls_in,
+    matches,
+    plain_text,
+    texts_of,
+    value_of,
+)
 from entrypoint.usercode.unsupported import doubts
 from entrypoint.usercode.words import flags
 
@@ -25,7 +39,17 @@ _PATHS = r"^(/home/|/Users/|/content/|/mnt/|/data/|/kaggle/|[A-Za-z]:\\)"
 _MAY_BE_THERE = ("/mnt/", "/data/")  # an image of the user's own may have these
 _READ_S3 = ("boto3*", "s3fs*", "fsspec*", "smart_open*", "awswrangler*", "sagemaker_tf_data.checkpoints*")
 _OF_LFS = b"version https://git-lfs.github.com/spec/"
+_DEFINES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+_BINDS: type[ast.AST] = ast.FunctionDef | ast.ClassDef | ast.arg  # type: ignore[assignment]
+_DEBUGGERS = ("breakpoint", "pdb.set_trace", "ipdb.set_trace")
 _REPORT = ast.Expr | ast.Pass | ast.With | ast.Try
+_TELL = ("echo", "printf", "date")  # commands of a shell that succeed
+_SUCCEED = (*_TELL, "true", ":", "ls", "sync", "exit", "df", "du", "free")
+_PIPES_TO = ("tee", "cat", "ts", "sed", "awk", "grep")
+# Names of TensorFlow 1 that do nothing, or raise, where TensorFlow 2 executes eagerly.
+_OF_GRAPHS = re.compile(
+    r"((Interactive)?Session|placeholder|global_variables_initializer|layers\.\w+|train\.\w*Optimizer)$"
+)
 _ESTIMATORS = (".train_and_evaluate", ".Estimator")
 
 
@@ -39,9 +63,12 @@ def of_names(case: Case) -> Iterator[Finding]:
     if left:
         yield finding("notebook-left", left.place)
     yield from _of_gone(case)
+    yield from _of_questions(case)
     yield from _of_pointers(case)
     yield from _of_paths(case)
+    yield from _of_files(case)
     yield from _of_hidden_failures(case)
+    yield from _of_shell_failures(case)
     yield from _of_job_start(case)
 
 
@@ -52,8 +79,8 @@ def _of_gone(case: Case) -> Iterator[Finding]:
         if row.get("keras", "any") not in ("any", "3" if keras_3 else "2"):
             continue
         is_call = "argument" in row or row.get("called")
-        kind = UseKind.IMPORT if row.get("imported") else UseKind.CALL if is_call else None
-        for use in case.code.uses(*row["names"], kind=kind):
+        kinds = (UseKind.IMPORT,) if row.get("imported") else (UseKind.CALL,) if is_call else (UseKind.IMPORT, None)
+        for use in (use for kind in kinds for use in case.code.uses(*row["names"], kind=kind)):
             has = "argument" not in row or use.argument(row["argument"]) is not None
             if has and not _is_prepared(case.code, use):
                 severity = Severity.WARNING if row.get("only_warns") else Severity.ERROR
@@ -66,10 +93,25 @@ def _is_prepared(code: UserProgram, use: Use) -> bool:
     """Return whether a script checks for a name, sets it, or has one of its own."""
     source, last = use.source, use.name.rpartition(".")[2]
     sets = any(name.rpartition(".")[2] == last for name in source.assignments)
-    defines = any(getattr(node, "name", "") == last for _, node in code.nodes(ast.AST))
+    defines = any(isinstance(node, _DEFINES) and node.name == last for _, node in code.nodes(ast.stmt))
     guarded = any(each.here == last and next(source.guards(each.node), None) for each in source.imports)
     asks = code.mentions(rf"hasattr\([\w.]+, ['\"]{re.escape(last)}")
     return sets or defines or guarded or asks or tried(source, use.node) or _is_asked_first(source, use.place.line)
+
+
+def _of_questions(case: Case) -> Iterator[Finding]:
+    """Yield calls that wait for a person and that the program is sure to reach: a job has no terminal."""
+    if case.code.mentions(r"isatty|sys\.stdin"):
+        return
+    sure = reached(case.code)
+    for use in case.code.calls("input", *_DEBUGGERS, "getpass.getpass"):
+        tries = any(isinstance(outer, ast.Try) for outer in use.source.around(use.node))
+        own = use.name in use.source.assignments or any(
+            use.name in (getattr(node, "name", ""), getattr(node, "arg", "")) for _, node in case.code.nodes(_BINDS)
+        )
+        if use.node in sure.get(use.source, ()) and not tries and not own:
+            kind = "/debugger" if use.name in _DEBUGGERS else ""
+            yield finding(f"waits-for-person{kind}", use.place, written=use.written)
 
 
 def _of_pointers(case: Case) -> Iterator[Finding]:
@@ -103,6 +145,33 @@ def _of_paths(case: Case) -> Iterator[Finding]:
             return
 
 
+def _of_files(case: Case) -> Iterator[Finding]:
+    """Yield files that the program is sure to read from the code's folder, which has none of this name."""
+    by_shell = case.code.main.path.suffix == ".sh"
+    if case.job is None or by_shell or case.code.has("os.chdir", ".extractall", ".unpack_archive", *STARTS_PROGRAMS):
+        return
+    sure, folders = reached(case.code), folders_of(case)
+    texts = [text for source in case.code.sources for text in texts_of(ast.walk(source.tree))]
+    for use in case.code.calls("open", "numpy.load*", "numpy.genfromtxt", "pandas.read_*", "pathlib.Path"):
+        name, mode = use.source.constant(use.argument("", 0)), use.source.constant(use.argument("mode", 1))
+        opens = use.name != "pathlib.Path" or use.source.last(use.source.parents[use.node]) in (
+            "read_text",
+            "read_bytes",
+        )
+        reads = (
+            opens and (use.name != "open" or mode in (None, "r", "rt", "rb")) and use.node in sure.get(use.source, ())
+        )
+        if not (reads and isinstance(name, str) and re.fullmatch(r"(\./)?([\w-]+/)*[\w.-]+\.\w+", name)):
+            continue
+        made = sum(Path(name).stem in text for text in texts) > 1  # perhaps the program itself writes it
+        if not made and not tried(use.source, use.node) and not any((each / name).exists() for each in folders):
+            beside = [str(path.relative_to(each)) for each in folders for path in (each / name).parent.glob("*.*[!y]")]
+            near = nearest(name, beside)
+            severity = Severity.ERROR if near else Severity.WARNING
+            words = {"name": name, "near": f"; did you mean {near}?" if near else ""}
+            yield finding("file-missing", use.place, severity=severity, **words)
+
+
 def _starts(source: SourceFile, node: ast.AST) -> bool:
     """Return whether a call starts another program, such as `aws s3 cp`."""
     return isinstance(node, ast.Call) and matches(source.dotted(node.func), STARTS_PROGRAMS)
@@ -119,6 +188,43 @@ def _of_hidden_failures(case: Case) -> Iterator[Finding]:
                 yield finding("failure-hidden/exits", source.at(call))
         if _only_reports(source, node.body) and _trains(source, source.parents[node]):
             yield finding("failure-hidden", source.at(node), severity=Severity.WARNING)
+
+
+def _of_shell_failures(case: Case) -> Iterator[Finding]:
+    """Yield where a shell script starts the training and ends with success whatever becomes of it."""
+    main = case.code.main
+    listed = shell.commands(main.text) if case.code.started else []
+    if re.search(r"\btrap\b|PIPESTATUS|\bwait\s+[-$\"%\d]|\bfg\b", shell.without_comments(main.text)):
+        return
+    names = {each.path.name for each in case.code.started if read_code(each.path).has(*TRAINS)}
+    for at, each in enumerate(listed):
+        later = listed[at + 1 :]
+        if each.inside or Path(each.program or "").name not in names or _looks_at_codes(later):
+            continue
+        hides = _hides(each, later, main.text)
+        if hides:
+            place, written = Place(file=main.shown, line=each.line), main.text.splitlines()[each.line - 1].strip()
+            yield finding(f"shell-hides-failure/{hides}", place, written=written, program=each.program)
+
+
+def _looks_at_codes(later: Sequence[shell.ShellCommand]) -> bool:
+    """Return whether commands ask how the one before them ended, or end with a code of their own."""
+    texts = [" ".join(each.words) for each in later]
+    return any("$?" in text or re.match(r"(exit|return) +[^0 ]|false\b", text) for text in texts)
+
+
+def _hides(command: shell.ShellCommand, later: Sequence[shell.ShellCommand], text: str) -> str:
+    """Return how a failure of the command is hidden: the variant of the rule; "" if it is not, or that is unknown."""
+    following = later[0].words if later else ("",)
+    if command.ends == "&":
+        return "background"
+    if command.ends == "|":
+        return "" if "pipefail" in text or following[0] not in _PIPES_TO else "pipe"
+    succeeds = following[0] in ("true", ":") or following == ("exit", "0") or (following[0] in _TELL and not later[1:])
+    if command.ends == "||":
+        return "or" if succeeds else ""
+    goes_on = later and not shell.is_strict(text) and command.words[0] != "exec"
+    return "goes-on" if goes_on and command.ends in ("", ";") and later[-1].words[0] in _SUCCEED else ""
 
 
 def _only_reports(source: SourceFile, body: Sequence[ast.stmt], depth: int = 2) -> bool:
@@ -161,7 +267,8 @@ def _of_job_start(case: Case) -> Iterator[Finding]:
             if gone:
                 yield finding(variant("tf-gone", old), place, old=old, more=more, gone=gone)
             elif not shim:
-                yield finding("tf1-name", place, old=old, more=more, new=new)
+                rule = "tf1-name/graph" if _OF_GRAPHS.match(old) else "tf1-name"
+                yield finding(rule, place, old=old, more=more, new=new)
     mode = str(case.mode) if case.several and case.mode else ""
     ps_workers = settings.ps_workers if settings else PsProgram.SCRIPT
     for each in doubts(case.code, mode, ps_workers, version, environment, **_on_gpus(case)):

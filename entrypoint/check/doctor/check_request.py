@@ -1,19 +1,20 @@
 """Check a request for values that SageMaker, the SDK's scripts or our launcher refuse, drop or run differently."""
 
+import json
 import re
 from collections.abc import Iterator
 
 from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.check_api import of_api
 from entrypoint.check.doctor.check_distribution import joins_hosts_itself
-from entrypoint.check.doctor.planned_job import Described, our_launcher_runs, s3_source
+from entrypoint.check.doctor.planned_job import Described, groups_in, our_launcher_runs, s3_source, unread_arguments
 from entrypoint.check.doctor.request import Request, mappings
 from entrypoint.check.doctor.rulebook import finding, variant
 from entrypoint.check.doctor.subject import AWS_IMAGE, tensorflow_of
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.channels import sources
-from entrypoint.launcher.job.choices import LogPrefix
+from entrypoint.launcher.job.choices import HangAction, LogPrefix, Reaction
 from entrypoint.launcher.job.config import SMDDP_ENABLED
 from entrypoint.launcher.job.job import Mode
 from entrypoint.launcher.job.settings import HYPERPARAMETER_PREFIX
@@ -31,7 +32,9 @@ _READ = {
     "sagemaker_estimator_module",
     "sagemaker_estimator_class_name",
 }
+KILLED_AFTER_SECONDS = 120  # by SageMaker, after SIGTERM
 _SHELL = re.compile(r"[\s;&|<>`]|\$\(|^'.*'$")
+_MPIRUN = re.compile(r"(\\?\[1,[^<]*\])?\\?<std(out|err)\\?>:?")  # what it puts before each line, in AWS's images
 
 
 def of_request(described: Described, code: UserProgram | None, image: str) -> Iterator[Finding]:
@@ -44,6 +47,8 @@ def of_request(described: Described, code: UserProgram | None, image: str) -> It
     yield from of_api(request)
     yield from _of_entrypoint(request)
     yield from _of_our_reader(described, code)
+    yield from _of_settings(described)
+    yield from _of_groups(described)
     yield from _of_image(request, image)
     yield from _of_hyperparameters(described)
     yield from _of_the_rest(described, code)
@@ -73,13 +78,19 @@ def _of_entrypoint(request: Request) -> Iterator[Finding]:
     if our_launcher_runs(request):
         if launch.command == "train":
             yield finding("command-keeps-sigterm", request.at())
+        if unread := unread_arguments(request):
+            yield finding("arguments-unread", request.at("ContainerArguments"), words=unread)
     else:
         what = "the SDK's driver" if request.text else launch.distributed or "its basic driver"
         words = algorithm.get("ContainerEntrypoint") or algorithm.get("ContainerArguments")
         starts = f"SDK v3 starts a script of its own, with {what}" if drivers else f"the container starts {words}"
         asked = bool(launch.distributed) or any(key.startswith("ENTRYPOINT_") for key in request.environment)
+        # Only our launcher and AWS's toolkit fetch the code that this hyperparameter names.
+        asked = asked or (params.SUBMIT_DIR_PARAM in request.hyperparameters and "/opt/ml/code" in str(words))
         severity = Severity.ERROR if request.hosts > 1 or asked else Severity.WARNING
-        yield finding("not-our-entrypoint", request.at("ContainerEntrypoint"), severity=severity, starts=starts)
+        key = "ContainerEntrypoint" if algorithm.get("ContainerEntrypoint") else "ContainerArguments"
+        rule = "not-our-entrypoint" if drivers else "not-our-entrypoint/named"
+        yield finding(rule, request.at(key), severity=severity, starts=starts, key=key)
     if drivers:
         wrong = [
             (key, f"hyperparameter {key} contains '", "a value without it")
@@ -128,16 +139,60 @@ def _of_our_reader(described: Described, code: UserProgram | None) -> Iterator[F
         yield finding("no-code", request.at("HyperParameters"), name=job.program.name)
 
 
+def _of_settings(described: Described) -> Iterator[Finding]:
+    """Yield settings of our launcher that have no effect in this job."""
+    request, job = described.request, described.job
+    if job is None or described.problems or not our_launcher_runs(request):
+        return
+    settings, longest = job.settings, (request.body.get("StoppingCondition") or {}).get("MaxRuntimeInSeconds")
+    if type(longest) is int and settings.max_runtime > longest:
+        place, asked = request.at("ENTRYPOINT_MAX_RUNTIME"), f"{settings.max_runtime:g}"
+        yield finding("setting-unused/max-runtime", place, asked=asked, longest=longest)
+    # With ENTRYPOINT_MAX_RUNTIME, the launcher begins as much earlier, and SageMaker does not interfere.
+    if settings.stop_grace > KILLED_AFTER_SECONDS and not settings.max_runtime:
+        yield finding(
+            "setting-unused/stop-grace", request.at("ENTRYPOINT_STOP_GRACE"), asked=f"{settings.stop_grace:g}"
+        )
+    if settings.hang_action is HangAction.RESTART and not settings.restarts:
+        yield finding("setting-unused/hang-action", request.at("ENTRYPOINT_HANG_ACTION"))
+
+
+def _of_groups(described: Described) -> Iterator[Finding]:
+    """Yield channels that only some of the hosts have that train together, by their instance groups."""
+    request, job, plan = described.request, described.job, described.plan
+    if job is None or plan is None or not our_launcher_runs(request):
+        return
+    readers = {spec.host for spec in plan.processes if spec.reader}
+    names = [str(group.get("InstanceGroupName")) for group in request.groups]
+    training = [group.name for group in groups_in(request) if readers.intersection(group.hosts)]
+    for channel, each in request.channels.items():
+        limited = s3_source(each).get("InstanceGroupNames") or names
+        having, lacking = ([name for name in training if (name in limited) is there] for there in (True, False))
+        if having and lacking:
+            severity = Severity.WARNING if job.settings.differences is Reaction.WARN else None
+            yield finding(
+                "channels-differ",
+                request.at(channel, "InstanceGroupNames"),
+                severity=severity,
+                lacking=", ".join(lacking),
+                channel=channel,
+                training=json.dumps(training),
+            )
+
+
 def _of_image(request: Request, image: str) -> Iterator[Finding]:
     if AWS_IMAGE.match(request.image) and not image:
         yield finding("image", request.at("TrainingImage"), image=request.image)
     elif AWS_IMAGE.match(request.image):
         yield finding("image/chosen", request.at("TrainingImage"), image=request.image, chosen=repr(image))
     runs_on = image or request.image
-    tag = runs_on.rpartition(":")[2]
-    if request.gpus and not AWS_IMAGE.match(runs_on) and tensorflow_of(runs_on) and "gpu" not in tag:
-        yield finding("image-and-gpus", request.at("InstanceType"), runs_on=runs_on)
-    if not request.gpus and "gpu" in tag:
+    name = runs_on.rpartition("/")[2].lower()
+    for_gpus, for_cpus = re.search(r"gpu|cuda|cu1\d\d", name), "cpu" in name or tensorflow_of(runs_on)
+    if request.gpus and runs_on and not for_gpus and not AWS_IMAGE.match(runs_on):
+        key = "image-and-gpus" if for_cpus else "image-and-gpus/unsaid"
+        severity = None if for_cpus else Severity.NOTE
+        yield finding(key, request.at("InstanceType"), severity=severity, runs_on=runs_on)
+    if not request.gpus and for_gpus:
         yield finding("image-and-gpus/no-gpus", request.at("InstanceType"), severity=Severity.NOTE, runs_on=runs_on)
 
 
@@ -177,17 +232,29 @@ def _of_the_rest(described: Described, code: UserProgram | None) -> Iterator[Fin
         if not isinstance(each.get("Regex"), str):
             continue
         regex = str(each.get("Regex"))
-        if (regex.startswith("^") and prefixed) or "<stdout>" in regex or "<stderr>" in regex:
-            without = re.sub(r"^\^|(\[1,[^<]*\])?<std(out|err)>:?", "", regex)
-            name = str(each.get("Name"))
-            yield finding("metric-anchored", request.at(name), name=name, regex=repr(regex), without=repr(without))
+        of_mpirun = _MPIRUN.search(regex)
+        if (regex.startswith("^") and prefixed) or of_mpirun:
+            rule, name = "metric-anchored/stdout" if of_mpirun else "metric-anchored", str(each.get("Name"))
+            without = repr(_MPIRUN.sub("", regex).removeprefix("^"))
+            yield finding(rule, request.at(name), name=name, regex=repr(regex), without=without)
         if wrong := _no_number(regex):
             name = str(each.get("Name"))
             yield finding("metric-unread", request.at(name), name=name, regex=repr(regex), wrong=wrong)
     profiler = request.body.get("ProfilerConfig") or {"DisableProfiler": True}
     profiler = profiler if isinstance(profiler, dict) else {"DisableProfiler": True}
     profiles = not profiler.get("DisableProfiler") and request.body.get("ProfilerRuleConfigurations")
-    if request.body.get("DebugHookConfig") or profiles:
+    hook = request.body.get("DebugHookConfig") or {}
+    collects = isinstance(hook, dict) and (hook.get("CollectionConfigurations") or hook.get("HookParameters"))
+    serves = code is not None and (code.imports("smdebug*") or code.mentions("output/tensors|smdebug"))
+    asked = {
+        "debugger/tensors": ("DebugHookConfig", collects),
+        "debugger/rules": ("DebugRuleConfigurations", request.body.get("DebugRuleConfigurations")),
+        "debugger/profile": ("ProfilingParameters", profiler.get("ProfilingParameters")),
+    }
+    wanted = {rule: key for rule, (key, is_asked) in asked.items() if is_asked and not serves}
+    for rule, key in wanted.items():
+        yield finding(rule, request.at(key), severity=Severity.WARNING)
+    if not wanted and (hook or profiles):
         yield finding("debugger", request.at("DebugHookConfig"))
     if request.body.get("EnableNetworkIsolation") and code and (code.folder / "requirements.txt").is_file():
         yield finding("isolated-install", request.at("EnableNetworkIsolation"))

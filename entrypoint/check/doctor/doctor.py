@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from entrypoint.base.errors import ConfigError
+from entrypoint.base.errors import ConfigError, nearest
 from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.check_arguments import of_arguments
 from entrypoint.check.doctor.check_checkpoints import of_keeping
@@ -14,6 +14,7 @@ from entrypoint.check.doctor.check_distribution import of_code
 from entrypoint.check.doctor.check_modules import of_modules, of_shell
 from entrypoint.check.doctor.check_names import of_names
 from entrypoint.check.doctor.check_order import of_order
+from entrypoint.check.doctor.check_platform import of_platform
 from entrypoint.check.doctor.check_request import of_request
 from entrypoint.check.doctor.check_scope import of_scope
 from entrypoint.check.doctor.launch_script import launched, of_launch, submits
@@ -23,9 +24,22 @@ from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.job import Mode
+from entrypoint.launcher.job.params import USER_PROGRAM_ENV, USER_PROGRAM_PARAM
 from entrypoint.usercode.reader import UserProgram, read_code
 
-CHECKS_OF_SCRIPTS = (of_shell, of_order, of_names, of_modules, of_arguments, of_code, of_scope, of_data, of_keeping)
+NEAR = 0.85  # of two names, of which one is probably a slip: train.py and trian.py, but not main.py
+CHECKS_OF_SCRIPTS = (
+    of_shell,
+    of_order,
+    of_names,
+    of_modules,
+    of_arguments,
+    of_code,
+    of_scope,
+    of_data,
+    of_keeping,
+    of_platform,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,10 +135,10 @@ def examine(
             path = Path(name).absolute()
             code = programs.get(path) or programs.setdefault(path, read_code(Path(name), name))
             looked.add(path)
-            found += _of_program(Case(code=code, described=job, other_image=image))
+            found += [*_of_program(Case(code=code, described=job, other_image=image)), *_in_another_folder(job, path)]
         else:
             unseen |= {job.job.program.name} if job.job else set()
-            found += _entry_missing(job)
+            found += _entry_missing(job) or _not_given(job, files.programs)
         found += of_request(job, code, image)
     for path, code in programs.items():
         if path not in looked:
@@ -148,9 +162,35 @@ def _entry_missing(job: Described) -> list[Finding]:
     if not (folder and name and Path(folder).is_dir()):
         return []
     inside = sorted(Path(folder).glob(f"*/**/{Path(name).name}")) or sorted(Path(folder).glob("*.py"))
-    near = ", ".join(str(path.relative_to(folder)) for path in inside[:5])
-    put = f"one of {near}" if near else "a folder with the program in it"
+    there = [str(path.relative_to(folder)) for path in inside[:5]]
+    put = nearest(name, there) or (f"one of {', '.join(there)}" if there else "a folder with the program in it")
     return [finding("entry-missing", job.request.at("sagemaker_program"), name=name, folder=folder, put=put)]
+
+
+def _not_given(job: Described, named: Sequence[str]) -> list[Finding]:
+    """Return a finding if the job's program is none of the given files, and one of these is probably meant."""
+    request, name = job.request, job.job.program.name if job.job else ""
+    given = [Path(each).absolute() for each in named]
+    if not name or any((path.parent / name).is_file() for path in given):
+        return []
+    by_parameter = str(request.hyperparameters.get(USER_PROGRAM_PARAM) or "")
+    names = {path.name for path in given}
+    if Path(by_parameter).name in names - {Path(name).name}:  # then a variable has another one
+        place = request.at(USER_PROGRAM_ENV)
+        return [finding("entry-missing/variable", place, name=name, other=by_parameter)]
+    near = nearest(Path(name).name, names, least=NEAR)
+    place = request.at(USER_PROGRAM_PARAM)
+    return [finding("entry-missing/near", place, name=name, put=str(Path(name).with_name(near)))] if near else []
+
+
+def _in_another_folder(job: Described, path: Path) -> list[Finding]:
+    """Return a finding if a request names a folder of the code in which the program is not, as far as is seen here."""
+    name, folder = job.job.program.name if job.job else "", job.program[1]
+    parts = Path(name).parts
+    if folder or path.name != Path(name).name or path.parts[-len(parts) :] == parts or Path(name).is_absolute():
+        return []
+    place = job.request.at(USER_PROGRAM_PARAM)
+    return [finding("entry-missing/folder", place, severity=Severity.WARNING, name=name, put=path.name)]
 
 
 def title_of(job: Described) -> str:

@@ -3,9 +3,11 @@
 That process runs `entrypoint/programs/caught.py`. No other part of the checks runs the user's code.
 """
 
+import ast
 import configparser
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,14 +18,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from entrypoint.base.errors import clip
+from entrypoint.base.errors import clip, nearest
 from entrypoint.base.severity import Severity
 from entrypoint.check.doctor.request import Launch, Request, spelled
 from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.finding import Finding
 from entrypoint.usercode.notebooks import without_magics
 from entrypoint.usercode.reader import UserProgram
-from entrypoint.usercode.source import Place, UseKind
+from entrypoint.usercode.source import UNREADABLE, Place, UseKind, text_of
 
 CAUGHT = Path(__file__).resolve().parents[2] / "programs" / "caught.py"
 LONGEST_SECONDS = 300.0  # importing an SDK takes some fifteen
@@ -34,6 +36,7 @@ _OF_SDK = tuple(f"sagemaker.*{name}" for name in _CLASSES)
 _OF_CORE = "sagemaker*.TrainingJob.create"
 _OF_BOTO3 = (".create_training_job", ".create_hyper_parameter_tuning_job")
 _SDK_MODULES = ("sagemaker", "boto3", "botocore")
+_OF_V3 = ("sagemaker.train", "sagemaker.core", "sagemaker.mlops", "sagemaker.ai_registry")  # modules that v2 lacks
 # Switches of `distribution=`, with the value of ENTRYPOINT_MODE for each.
 _MODES = {"parameter_server": "ps", "multi_worker_mirrored_strategy": "mwms", "mpi": "mpi", "smdistributed": "mpi"}
 
@@ -46,6 +49,7 @@ class Launched:
     launches: tuple[Launch, ...]
     problem: str = ""  # what ended it early
     missing: str = ""  # the missing module, if that was the problem
+    sdk: str = ""  # that its Python has: v2, v3, or nothing
     line: int = 0  # of the problem
     output: str = ""  # its last lines
     unsealed: str = ""  # why the kernel did not isolate it from the network
@@ -122,7 +126,8 @@ def _result(found: dict[str, Any], shown: str, output: str) -> Launched:
         requests=tuple(requests),
         launches=tuple(launches),
         problem=error.get("text", ""),
-        missing=error.get("missing", "").split(".")[0],
+        missing=error.get("missing", ""),
+        sdk=found["sdk"],
         line=error.get("line", 0),
         output=output,
         unsealed=found["unsealed"],
@@ -198,10 +203,38 @@ def _told(launched: Launched) -> str:
     return clip(" ".join(": ".join([launched.problem, *last]).split()))
 
 
+def _other_sdk(launched: Launched) -> str:
+    """Return the SDK that a script is for, if its Python has the other one; else ""."""
+    if launched.sdk == "v3" and launched.missing.startswith("sagemaker."):
+        return "" if launched.missing.startswith(_OF_V3) else "v2"
+    if launched.sdk == "v3" and re.search(r"(module|from) 'sagemaker'", launched.problem):
+        return "v2"
+    return "v3" if launched.sdk == "v2" and launched.missing.startswith(_OF_V3) else ""
+
+
+def _misspelt(problem: str, script: Path) -> str:
+    """Return a remedy if the problem names a path of the script that is not there, and another one is near it."""
+    with suppress(*UNREADABLE, OSError):
+        texts = sorted(filter(None, map(text_of, ast.walk(ast.parse(script.read_text("utf-8", errors="replace"))))))
+        roots = [Path(), script.parent, *(script.parent / text for text in texts if (script.parent / text).is_dir())]
+        for text in (each for each in texts if each in problem and not any((root / each).exists() for root in roots)):
+            beside = [root / Path(text).parent for root in roots]
+            there = {path.name for folder in beside if folder.is_dir() for path in folder.iterdir()}
+            if near := nearest(Path(text).name, there):
+                return f"{Path(text).with_name(near)} in place of {text}, which is not there"
+    return ""
+
+
 def of_launch(launched: Launched, shown: str, python: str) -> Iterator[Finding]:
     """Yield reasons why a launch script fails or submits nothing, and its arguments that the SDK drops."""
     place = Place(file=shown, line=launched.line)
-    if launched.missing in _SDK_MODULES:
+    if wanted := _other_sdk(launched):
+        what = launched.missing or launched.problem.partition(": ")[2]
+        package = {"v2": "sagemaker<3", "v3": "sagemaker>=3"}[wanted]
+        yield finding(
+            "no-sdk/other", place, missing=what, python=python, has=launched.sdk, wanted=wanted, package=package
+        )
+    elif launched.missing.partition(".")[0] in _SDK_MODULES:
         yield finding("no-sdk", place, missing=launched.missing, python=python)
     elif launched.problem:
         asked = bool(launched.requests)
@@ -209,7 +242,8 @@ def of_launch(launched: Launched, shown: str, python: str) -> Iterator[Finding]:
         if launched.problem.startswith("TypeError") and any(each.unversioned for each in launched.launches):
             key = "launch-failed/unversioned"
         severity = Severity.NOTE if asked else Severity.ERROR
-        yield finding(key, place, severity=severity, more=more, why=_told(launched))
+        near = "" if asked else _misspelt(launched.problem, Path(shown))
+        yield finding(key, place, severity=severity, more=more, why=_told(launched), instead=near)
     elif not launched.requests:
         yield finding("no-request", place)
     for launch in launched.launches:

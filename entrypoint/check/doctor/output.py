@@ -1,15 +1,16 @@
 """Write a report as text for people, and as JSON for programs. Secrets are masked: reports get pasted into tickets."""
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from entrypoint.base.errors import clip
 from entrypoint.base.secrets import Secrets
-from entrypoint.base.severity import BAD
+from entrypoint.base.severity import BAD, Severity
 from entrypoint.check.doctor.doctor import DoctorReport, title_of
 from entrypoint.check.doctor.planned_job import Described, our_launcher_runs
 from entrypoint.check.doctor.subject import AWS_IMAGE
-from entrypoint.check.finding import counted
+from entrypoint.check.finding import Finding, counted
 from entrypoint.launcher.job.job import Mode
 from entrypoint.launcher.job.params import PREFIX
 
@@ -34,21 +35,38 @@ _DIFFER_IN = {
     ),
     Mode.JAX: (),
 }
+MOST_NOTES = 3  # kinds of notes that are printed; people stop reading more
+_USUAL_NOTES = ("no-sigterm", "batch-size", "learning-rate")  # true of most jobs: the first to be left out
 
 
-def as_text(report: DoctorReport) -> str:
-    """Return the report as text: what would run, each finding with its place, and the numbers of findings."""
+def as_text(report: DoctorReport, *, all_notes: bool = False) -> str:
+    """Return the report as text: what would run, each finding with its place, and the numbers of findings.
+
+    Without `all_notes`, notes of more than a few kinds are only named.
+    """
     lines = []
     for job in report.jobs:
         lines += [f"{job.request.at()}: {_title(job)}", *(f"    {line}" for line in _about(job, report.unseen))]
     if not report.jobs:
         lines += [f"{code.main.shown}: checked without a job" for code in report.programs]
-    for finding in report.findings:
+    left = [] if all_notes else _notes_left(report.findings)
+    for finding in (each for each in report.findings if each not in left):
         lines += ["", f"{finding.place}: {finding.severity} [{finding.check}] {finding.found}"]
         lines += [f"    put: {finding.instead}"]
+    if left:
+        named = (f"{kind}{f' ({times})' * (times > 1)}" for kind, times in Counter(each.check for each in left).items())
+        lines += ["", f"more notes, which --notes prints: {', '.join(named)}"]
     if report.unsealed:
         lines += ["", f"{UNSEALED}: {report.unsealed}"]
-    return _secrets(report).mask("\n".join([*lines, "", counted(report.findings, BAD)]))
+    page = "; docs/rules.md shows each rule's remedy on an example" if report.findings else ""
+    return _secrets(report).mask("\n".join([*lines, "", counted(report.findings, BAD) + page]))
+
+
+def _notes_left(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the notes that are only named: of all kinds but a few, those last that are true of most jobs."""
+    notes = [each for each in findings if each.severity is Severity.NOTE]
+    kinds = sorted(dict.fromkeys(each.check for each in notes), key=lambda kind: kind in _USUAL_NOTES)
+    return [each for each in notes if each.check not in kinds[:MOST_NOTES]]
 
 
 def as_json(report: DoctorReport) -> dict[str, Any]:

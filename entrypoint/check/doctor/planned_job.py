@@ -10,7 +10,7 @@ from typing import Any
 from entrypoint.base.errors import ConfigError
 from entrypoint.check.doctor.request import Request
 from entrypoint.launcher.job.config import read_what_can_be
-from entrypoint.launcher.job.groups import groups_of, resource_config
+from entrypoint.launcher.job.groups import Group, groups_of, resource_config
 from entrypoint.launcher.job.job import Job
 from entrypoint.launcher.plan.plan import Plan, ProcessSpec
 from entrypoint.launcher.plan.planner import plan_for
@@ -75,7 +75,16 @@ def our_launcher_runs(request: Request) -> bool:
     if not any(request.algorithm.get(key) for key in _STARTS):
         return True
     words = [word for key in _STARTS for word in request.algorithm.get(key) or []]
+    if unread_arguments(request):
+        return True
     return bool(of_our_driver(request)) or request.launch.command.split()[-1:] == ["train"] or words == ["train"]
+
+
+def unread_arguments(request: Request) -> list[str]:
+    """Return the arguments with which a container starts our launcher, which reads none."""
+    words = [str(word) for word in request.algorithm.get("ContainerArguments") or []]
+    is_ours = not request.algorithm.get("ContainerEntrypoint") and words and words[0].startswith("-")
+    return words if is_ours else []
 
 
 def of_our_driver(request: Request) -> dict[str, str]:
@@ -90,9 +99,9 @@ def of_our_driver(request: Request) -> dict[str, str]:
     return found
 
 
-def _config_files(request: Request) -> dict[str, Mapping[str, Any]]:
-    """Return the configuration files that SageMaker writes for a request on the first host, by name."""
-    counts = (
+def groups_in(request: Request) -> tuple[Group, ...]:
+    """Return the instance groups of a request, with the names that their hosts get."""
+    return groups_of(
         (
             str(group.get("InstanceGroupName")),
             str(group.get("InstanceType") or ""),
@@ -100,7 +109,11 @@ def _config_files(request: Request) -> dict[str, Mapping[str, Any]]:
         )
         for group in request.groups
     )
-    resources = resource_config("algo-1", groups_of(counts))
+
+
+def _config_files(request: Request) -> dict[str, Mapping[str, Any]]:
+    """Return the configuration files that SageMaker writes for a request on the first host, by name."""
+    resources = resource_config("algo-1", groups_in(request))
     channels = {name: channel_config(each, request) for name, each in request.channels.items()}
     hyperparameters = written(request.hyperparameters)
     return {"resourceconfig": resources, "hyperparameters": hyperparameters, "inputdataconfig": channels}

@@ -91,10 +91,19 @@ class Request:
         """Return the number of GPUs of each host."""
         return max((gpus_of(str(group.get("InstanceType") or "")) for group in self.groups), default=0)
 
-    def at(self, word: str = "") -> Place:
-        """Return where a word of the request stands: its line in a JSON file, else the line of the launch."""
-        found = re.search(rf'"{re.escape(str(word))}"', self.text) if word and self.text else None
-        line = self.text.count("\n", 0, found.start()) + 1 if found else self.line
+    def at(self, *words: str, value: object = None) -> Place:
+        """Return where a word of the request stands: its line in a JSON file, else the line of the launch.
+
+        If there are several words, each stands below the one before it. `value`: what the last word has, if it is text.
+        """
+        line, start = self.line, 0
+        for at, word in enumerate(map(str, words)):
+            more = rf"\s*:\s*{re.escape(json.dumps(value))}" if isinstance(value, str) and at == len(words) - 1 else ""
+            spelt = "_?".join(re.escape(part) for part in re.split(r"(?<=.)(?=[A-Z])", word))  # as boto3, SDK v3, Java
+            patterns = (f'"{re.escape(word)}"{more}', f'(?i)"{spelt}"{more}', f'(?i)"{spelt}"')
+            found = (re.compile(each).search(self.text, start) for each in patterns if word and self.text)
+            if hit := next(filter(None, found), None):
+                line, start = self.text.count("\n", 0, hit.start()) + 1, hit.start() + 1
         return Place(file=self.file, line=line)
 
 

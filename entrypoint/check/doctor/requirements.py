@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.base.severity import Severity
-from entrypoint.check.doctor.aws_images import COMMANDS_OF, is_known, modules_of
+from entrypoint.check.doctor.aws_images import COMMANDS_OF, is_known, modules_of, own_modules
 from entrypoint.check.doctor.planned_job import SOURCE
 from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import AWS_IMAGE, LINES, Case, tensorflow_of
@@ -38,8 +38,10 @@ class Requirements:
     """Hold the packages that are installed before the script runs."""
 
     modules: frozenset[str] = frozenset()
+    elsewhere: tuple[tuple[str, str], ...] = ()  # (module, line), of lines whose marker leaves the image out
     commands: frozenset[str] = frozenset()
     whole: bool = True  # whether the modules of every line are known
+    lines: tuple[tuple[Place, str], ...] = ()  # of the files: each with its package
     from_git: tuple[tuple[Place, str], ...] = ()  # lines that pip needs git for
     refused: tuple[tuple[Place, str], ...] = ()  # what the image cannot have, and why
     coming: int | None = None  # packages that would be installed; None if that is unknown
@@ -51,10 +53,11 @@ def requirements_of(case: Case) -> Requirements:
     files = _files(case)
     calls = list(_of_pip(case)) if _line_of(case) else []
     answer = _resolved(case, files, calls) if files or calls else {"wanted": []}
-    names, whole, from_git = set(), True, []
+    names, whole, from_git, lines = set(), True, [], []
     for path, number, line, name in answer["wanted"]:
         if re.search(r"\bgit\+|^git://", line):
             from_git.append((_place(case, path, number), line))
+        lines.append((_place(case, path, number), re.sub(r"[-_.]+", "-", name).lower()))
         names |= {name} - {""}
         whole = whole and bool(name)
     for folder in folders_of(case):
@@ -65,8 +68,14 @@ def requirements_of(case: Case) -> Requirements:
     names = {re.sub(r"[-_.]+", "-", name).lower() for name in names}
     return Requirements(
         modules=frozenset().union(*map(modules_of, names)),
+        elsewhere=tuple(
+            (module, line)
+            for _, _, line, name in answer.get("elsewhere", [])
+            for module in own_modules(re.sub(r"[-_.]+", "-", name).lower())
+        ),
         commands=frozenset(COMMANDS_OF[name] for name in names if name in COMMANDS_OF),
         whole=whole and all(map(is_known, names)),
+        lines=tuple(lines),
         from_git=tuple(from_git),
         refused=tuple((_place(case, path, number), why) for path, number, why in answer.get("refused", [])),
         coming=answer.get("coming"),

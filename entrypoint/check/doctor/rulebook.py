@@ -19,7 +19,7 @@ else:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRule:
-    """Describe one rule of the doctor, as in docs/doctor.md, with the words of its findings."""
+    """Describe one rule of the doctor, as in docs/rules.md, with the words of its findings."""
 
     of: str  # the kind of file
     severity: str  # the usual one first
@@ -45,6 +45,11 @@ def rules() -> dict[str, CheckRule]:
 def variant(name: str, of: str) -> str:
     """Return the key of a rule's variant for a case; the key of the rule itself if it has no such variant."""
     return f"{name}/{of}" if f"{name}/{of}" in rules() else name
+
+
+def remedy(name: str) -> str:
+    """Return what a rule says to put, for a rehearsal that finds the same fault. It must name nothing of a case."""
+    return Template(rules()[name].instead).substitute()
 
 
 def finding(

@@ -15,6 +15,7 @@ from entrypoint.launcher.plan.plan import Role
 from entrypoint.usercode.api_names import HOROVOD, PROCESSES, SERVERS, SERVERS_OF_TF1, WORKERS
 from entrypoint.usercode.guards import fallback
 from entrypoint.usercode.reader import UserProgram
+from entrypoint.usercode.shell import exports
 from entrypoint.usercode.source import SourceFile, texts_of
 
 LINES = ((2, 14), (2, 21))  # versions of TensorFlow that our image has; the first if no image's tag has one
@@ -41,7 +42,9 @@ class Case:
 
     @cached_property
     def environment(self) -> dict[str, str]:
-        return self.request.environment
+        """Return the variables of the request, and those that a shell script sets."""
+        main = self.code.main
+        return {**self.request.environment, **(exports(main.text) if main.path.suffix == ".sh" else {})}
 
     @property
     def hyperparameters(self) -> Mapping[str, Any]:

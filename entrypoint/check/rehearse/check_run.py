@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from entrypoint.base.wording import duration, listed, size
+from entrypoint.check.doctor.rulebook import remedy
 from entrypoint.check.finding import Finding, error, fine, note, warning
 from entrypoint.check.instance_types import memory_of
 from entrypoint.check.rehearse.rehearsal import Rehearsal, figures
@@ -13,6 +14,11 @@ from entrypoint.simulate.engine import EngineName
 from entrypoint.simulate.local_channels import SHOWN_FILES
 
 FULL = 0.8  # share of an instance's memory, above which little is left
+_SHARDS: dict[str, str] = {
+    Mode.MPI: remedy("no-shards"),
+    # By hand, each worker would read a part of its part.
+    Mode.MWMS: "nothing, if TensorFlow shards the dataset (AutoShardPolicy is not OFF); else sagemaker_tf_data.shard",
+}
 _NOT_ALONE = "the script must use what its mode starts: `entrypoint doctor` shows what is missing"
 
 
@@ -105,7 +111,7 @@ def of_end(case: Rehearsal) -> Iterator[Finding]:
     elif run.is_whole:
         yield fine("end", f"the sample was trained to its end {took}, exit code 0 on all hosts")
         if not any(host.saved for host in run.hosts) and not case.request.moved:
-            yield warning("model", "it saved no model in /opt/ml/model", "save it in SM_MODEL_DIR")
+            yield warning("model", "it saved no model in /opt/ml/model", remedy("no-model"))
     elif run.has_failed:
         yield error("end", f"it failed {took}: {run.cause}", f"see {run.log}")
     elif run.kind and run.ended.acted is None:
@@ -188,7 +194,7 @@ def _of_reads(case: Rehearsal, run: SeenRun, name: str, dealt: dict[str, tuple[s
             "shards",
             f"{name}: {len(twice)} of {len(everything)} files were opened by several hosts: unless the script takes "
             "every Nth record of each, all of them train on the same",
-            "sagemaker_tf_data.shard, or ds.shard(size, rank)",
+            _SHARDS.get(case.request.mode, "sagemaker_tf_data.shard"),
         )
     elif not unread and not idle:
         counts = f" ({', '.join(f'{host} {len(files)}' for host, files in read.items())})" if len(read) > 1 else ""
@@ -214,7 +220,7 @@ def of_distributed(case: Rehearsal) -> Iterator[Finding]:
     elif case.request.mode == "single" and not (run.together and run.together[0]):
         yield error(
             "distributed", f"no distribution was asked for: each of {case.request.hosts} hosts trains alone",
-            'environment={"ENTRYPOINT_MODE": "ps"}, "mwms", "mpi" or "jax"; "single" if that is meant',
+            remedy("nothing-shared"),
         )  # fmt: skip
     elif run.together is not None:
         together, words = run.together

@@ -5,17 +5,15 @@ import re
 from collections.abc import Iterator
 
 from entrypoint.base.wording import duration
+from entrypoint.check.doctor.rulebook import remedy
 from entrypoint.check.finding import Finding, error, fine, note, warning
 from entrypoint.check.rehearse.rehearsal import Rehearsal
 from entrypoint.check.rehearse.results import RunName, SeenRun
 from entrypoint.launcher.outcome.outcome import Kind
 
 SAGEMAKER_GRACE_SECONDS = 120.0  # seconds from SIGTERM to SIGKILL of StopTrainingJob, and of a spot instance's end
-_KEEP = (
-    "CheckpointConfig in the request (checkpoint_s3_uri), and checkpoints in /opt/ml/checkpoints that the script reads "
-    "at its start: sagemaker_tf_data.checkpoints"
-)
-_CATCH = "a handler of SIGTERM that saves and ends: signal.signal(signal.SIGTERM, ...)"
+_KEEP = f"{remedy('no-checkpoint-config')}; {remedy('no-checkpoint')}"
+_CATCH = remedy("no-sigterm")
 
 
 def of_stop(case: Rehearsal) -> Iterator[Finding]:
@@ -143,7 +141,7 @@ def of_resume(case: Rehearsal) -> Iterator[Finding]:
         else:
             yield error(
                 "resume", f"{anew}: its first {count} is {again:g}, though the killed run had reached {reached:g} and "
-                "kept checkpoints", "read the newest checkpoint at the start: sagemaker_tf_data.checkpoints",
+                "kept checkpoints", remedy("no-resume"),
             )  # fmt: skip
         return
     yield from _by_names(killed, run, anew)
@@ -157,7 +155,7 @@ def _by_names(killed: SeenRun, run: SeenRun, anew: str) -> Iterator[Finding]:
     elif before and after and min(before) < max(before):
         yield error(
             "resume", f"{anew}: its first checkpoint is number {min(after)}, though there was {max(before)}",
-            "read the newest checkpoint at the start: sagemaker_tf_data.checkpoints",
+            remedy("no-resume"),
         )  # fmt: skip
     else:
         yield note(

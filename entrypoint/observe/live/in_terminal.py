@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.base.errors import ConfigError, imported, printable
-from entrypoint.base.wording import size
+from entrypoint.base.wording import duration, size
 from entrypoint.observe.live import serve
 from entrypoint.observe.live.view import View
 from entrypoint.record import lines
@@ -145,15 +145,17 @@ def _drawn(state: Mapping[str, Any], width: int) -> Any:
     from rich.text import Text
 
     names = ("host", "phase", "CPU", "memory", "net in/out", "process", "CPUs", "memory", "steps/s", "said")
+    rows = _rows(state)
     # In a narrow terminal there is no room for what hosts use, and none for a number in several lines.
-    shown = [place for place in range(len(names)) if width >= WIDE or place not in (2, 3, 4)]
+    room = [place for place in range(len(names)) if width >= WIDE or place not in (2, 3, 4)]
+    shown = [place for place in room if any(row[place] for row in rows)]
     table = Table(expand=True, box=None, pad_edge=False, header_style="bold")
     for name in (names[place] for place in shown):
         justify: Any = "right" if name in ("CPU", "CPUs", "memory", "steps/s") else "left"
         table.add_column(
             name, justify=justify, no_wrap=name != "said", overflow="fold" if name == "said" else "ellipsis"
         )
-    for row in _rows(state):
+    for row in rows:
         table.add_row(*(Text(row[place]) for place in shown))
     apart = f"error: the hosts do not train together: {printable(found)}" if (found := state.get("apart")) else ""
     cause = (state["outcome"] or {}).get("cause")
@@ -182,18 +184,18 @@ def _said(state: Mapping[str, Any]) -> str:
 def _headline(state: Mapping[str, Any]) -> str:
     progress, outcome = state["progress"], state["outcome"]
     words = [state["name"] or f"job of {len(state['hosts'])} hosts", f"mode {state['mode']}"]
-    took, at = _time(state["at"] - state["began"]), time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(state["at"]))
+    took, at = duration(state["at"] - state["began"]), time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(state["at"]))
     if outcome:
         words.append(f"{outcome['kind']} at {at} after {took}, exit code {outcome['exit_code']}")
     elif state.get("silent"):
-        ago = _time(lines.now() - state["at"])
+        ago = duration(lines.now() - state["at"])
         words.append(f"no end in its records since {at}, {ago} ago: it may have been killed; it ran for {took}")
     else:
         words.append(f"running for {took}")
     if progress["done"] is not None:
         words.append(f"{progress['done']:.0%} done")
     if progress["left"] is not None and not outcome and not state.get("silent"):
-        words.append(f"{_time(progress['left'])} left at this pace")
+        words.append(f"{duration(progress['left'])} left at this pace")
     return printable(" · ".join(words))
 
 
@@ -201,12 +203,7 @@ def _of(process: Mapping[str, Any]) -> list[str]:
     numbers = {name: value for name, value in process["metrics"].items() if not name.startswith("epoch_")}
     metrics = [f"{name}={value if isinstance(value, str) else f'{value:.6g}'}" for name, value in numbers.items()]
     shown = " ".join(metrics) or (process["lines"][-1] if process["lines"] else "")
-    rate = "" if process["rate"] is None or process["ended"] else f"{process['rate']:.2f}"
     if process["ended"] is not None:
-        return [process["name"], process["ended"], "", rate, shown]
+        return [process["name"], "", "", "", f"{process['ended']} {shown}"]
+    rate = "" if process["rate"] is None else f"{process['rate']:.2f}"
     return [process["name"], f"{process['cpus']:.2f}", size(process["memory"]), rate, shown]
-
-
-def _time(seconds: float) -> str:
-    whole = max(0, round(seconds))
-    return f"{whole} s" if whole < 60 else f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02} h"

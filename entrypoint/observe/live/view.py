@@ -9,14 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from entrypoint.base.series import Series
 from entrypoint.record import lines
 
 LINES, SAID, HISTORY = 5, 60, 120  # kept: lines of a process, log lines of the launchers, samples of a host
-CURVE = 400  # points of a process's loss that are kept: when there are more, every second one goes
+CURVE = 400  # points of a process's loss that are kept
 MOST_HOSTS, MOST_PROCESSES, MOST_METRICS = 2000, 1024, 64  # limits of what is kept and shown
 RATE_OVER_SECONDS = 30.0  # seconds over which a rate of steps is taken
 # Names that scripts use for the number of all their steps.
 TOTALS = ("max_steps", "total_steps", "train_steps", "num_steps", "steps")
+PREPARE = {"prepare", "key"}  # roles of processes that end before the training, not shown if they have ended well
 FIRST_OF = ("chief/0", "rank 0", "script", "worker/0")  # processes whose progress stands for the job's
 
 
@@ -82,24 +84,8 @@ class View:
             "apart": self._apart,
             "progress": _progress(hosts),
             "hosts": [host.state() for host in hosts],
-            "said": sorted(self._said),
+            "said": sorted(self._said, key=lambda said: said[:2]),  # of one moment as logged
         }
-
-
-@dataclass
-class Curve:
-    """Hold a value's course as [time, value]. Whenever there are too many points, every second one goes."""
-
-    points: list[tuple[float, float]] = field(default_factory=list)
-    every: int = 1  # of so many values one is kept
-    seen: int = 0
-
-    def add(self, at: float, value: float) -> None:
-        self.seen += 1
-        if self.seen % self.every == 0:
-            self.points.append((round(at, 1), value))
-        if len(self.points) > CURVE:
-            self.points, self.every = self.points[1::2], 2 * self.every
 
 
 @dataclass
@@ -115,15 +101,15 @@ class _Process:
     began: tuple[float, float] | None = None  # (time, part done) at its first report
     reported_at: float = 0.0
     steps: deque[tuple[float, float]] = field(default_factory=deque)
-    curve: Curve = field(default_factory=Curve)
+    losses: Series = field(default_factory=lambda: Series(CURVE))
 
     def note_metrics(self, at: float, found: Mapping[str, float]) -> None:
         for name, value in found.items():
             if name in self.metrics or len(self.metrics) < MOST_METRICS:
                 self.metrics[name] = value
         self.reported_at = at
-        if math.isfinite(loss := found.get(self.loss, math.nan)):
-            self.curve.add(at, loss)
+        if self.loss in found:
+            self.losses.add(at, found[self.loss])
         if "step" in found:
             if self.steps and found["step"] < self.steps[-1][1]:  # the script started again
                 self.steps.clear()
@@ -170,11 +156,23 @@ class _Process:
             return None
         return (1 - done) * (self.reported_at - self.began[0]) / (done - self.began[1])
 
+    @property
+    def is_ours(self) -> bool:
+        """Return whether the process does not run the user's program."""
+        return self.role in lines.SERVES | lines.HELPS
+
+    @property
+    def has_ended_well(self) -> bool:
+        """Return whether the process has ended as it should: the launcher ends servers by SIGTERM."""
+        return self.ended == "exit code 0" or (self.is_ours and self.ended == "killed by SIGTERM")
+
     def state(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "role": self.role,
+            "ours": self.is_ours,
             "ended": self.ended,
+            "failed": self.ended is not None and not self.has_ended_well,
             "cpus": round(self.cpus, 2),
             "memory": self.memory,
             "still": self.still,
@@ -221,6 +219,8 @@ class _Host:
             process.cpus, process.memory = its.get("cpu", 0.0) / seconds, its.get("memory", 0)
 
     def state(self) -> dict[str, Any]:
+        done = [each for each in self.processes.values() if each.role in PREPARE and each.has_ended_well]
+        shown = [each for each in self.processes.values() if each not in done]
         return {
             "name": self.name,
             "phase": "ended" if self.ended else self.phase,
@@ -229,7 +229,7 @@ class _Host:
             "heard": self.heard,
             **self.now,
             "history": list(self.history),
-            "processes": [process.state() for process in self.processes.values()],
+            "processes": [process.state() for process in sorted(shown, key=lambda each: each.is_ours)],
         }
 
 
@@ -240,6 +240,7 @@ def _progress(hosts: list[_Host]) -> dict[str, Any]:
     if not reporting:
         return {"host": "", "process": "", "done": None, "left": None, "metrics": {}, "curve": None}
     host, process = reporting[0]
+    losses = zip(process.losses.times, process.losses.values, strict=True)
     return {
         "host": host.name,
         "process": process.name,
@@ -247,7 +248,7 @@ def _progress(hosts: list[_Host]) -> dict[str, Any]:
         "left": None if process.left is None else round(process.left, 1),
         **{name: process.metrics[name] for name in ("epoch", "epochs", "step") if name in process.metrics},
         "metrics": _plain(process.metrics),
-        "curve": {"name": process.loss, "points": process.curve.points},
+        "curve": {"name": process.loss, "points": [[round(at, 1), loss] for at, loss in losses]},
     }
 
 

@@ -166,7 +166,8 @@ class MetricReader(State):
 
     def _note(self, name: str, value: float) -> None:
         name = name.strip(".:-")[:LONGEST_NAME_CHARS]
-        if is_value(name, value) and (name in self._names or len(self._names) < MOST):
+        is_place = name.endswith((".cc", ".h", ".py"))  # a file and its line, of a warning in a progress bar's line
+        if is_value(name, value) and not is_place and (name in self._names or len(self._names) < MOST):
             self._names.add(name)
             self.found[name] = value
 

@@ -5,6 +5,8 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 
+from entrypoint.base.series import Series
+
 Key = tuple[str, ...]  # ("cpu", "user"), ("process", "worker/1", "memory")
 
 
@@ -88,43 +90,10 @@ def _halved(column: "array[float]", joined: Callable[[Iterable[float]], float]) 
     return array("d", map(joined, zip(column[::2], column[1::2], strict=True))) + array("d", bytes(4 * len(column)))
 
 
-class Series:
-    """Hold single values with their times. Whenever there are too many, every second one is dropped."""
-
-    MOST = 4096
-
-    def __init__(self) -> None:
-        self.times, self.values = array("d"), array("d")
-        self.broken: tuple[float, float] | None = None  # (time, value) of the first NaN or infinity
-        self._every, self._count = 1, 0
-
-    def add(self, at: float, value: float) -> None:
-        if not math.isfinite(value):
-            self.broken = self.broken or (at, value)
-            return
-        self._count += 1
-        if self._count % self._every:
-            return
-        self.times.append(at)
-        self.values.append(value)
-        if len(self.times) >= self.MOST:
-            self.times, self.values, self._every = self.times[1::2], self.values[1::2], 2 * self._every
-
-    def __len__(self) -> int:
-        return len(self.times)
-
-    def in_pieces(self, width: float, count: int) -> list[float | None]:
-        """Return the last value of each of `count` pieces of time."""
-        found: list[float | None] = [None] * count
-        for at, value in zip(self.times, self.values, strict=True):
-            if 0 <= at < width * count:
-                found[int(at / width)] = value
-        return found
-
-    def rates(self, width: float, count: int) -> list[float | None]:
-        """Return the growth per second of a counter in each piece of time; a reset is left out."""
-        columns = Columns(width, count)
-        for (before, first), (at, then) in pairwise(zip(self.times, self.values, strict=True)):
-            if then >= first and 0 <= before < at < width * count:
-                columns.add(before, at, {("count",): then - first}, {})
-        return columns.per_second(("count",))
+def rates(series: Series, width: float, count: int) -> list[float | None]:
+    """Return the growth per second of a counter in each of `count` pieces of time; a reset is left out."""
+    columns = Columns(width, count)
+    for (before, first), (at, then) in pairwise(zip(series.times, series.values, strict=True)):
+        if then >= first and 0 <= before < at < width * count:
+            columns.add(before, at, {("count",): then - first}, {})
+    return columns.per_second(("count",))

@@ -6,7 +6,8 @@ from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
-from entrypoint.observe.report.columns import Series
+from entrypoint.base.series import Series
+from entrypoint.observe.report.columns import rates
 from entrypoint.observe.report.ending import Ending
 from entrypoint.observe.report.host_figures import HostFigures, ProcessFigures
 from entrypoint.observe.report.job_record import JobRecord
@@ -28,7 +29,7 @@ def content(
     """Return the content. `price`: USD per host-hour; None if it is not known."""
     index = {host.name: at for at, host in enumerate(job.hosts)}
     count = max(1, min(job.limit, math.ceil(job.seconds / job.width)))
-    about = job.about
+    about, metrics = job.about, _metrics(job, index, count)
     return {
         "job": {
             "name": (about.job or "")[:200], "mode": (about.mode or "")[:40], "begin": round(job.zero),
@@ -45,7 +46,8 @@ def content(
         "width": job.width, "count": count,
         "hosts": [_host(job, host, count) for host in job.hosts],
         "rates": _rates(job, index, count),
-        "metrics": _metrics(job, index, count),
+        "metrics": metrics,
+        "steps": _steps(job, metrics, count),
         "stragglers": _stragglers(job, index),
         "matrix": _matrix(job, index),
         "verdicts": [
@@ -162,7 +164,7 @@ def _rates(job: JobRecord, index: dict[str, int], count: int) -> list[dict[str, 
     found = []
     for host, process in job.trainers():
         if len(process.steps) > 1:
-            column = smooth(process.steps.rates(job.width, count), math.ceil(count / 120))
+            column = smooth(rates(process.steps, job.width, count), math.ceil(count / 120))
         elif "steps_per_second" in process.metrics:
             column = process.metrics["steps_per_second"].in_pieces(job.width, count)
         else:
@@ -201,17 +203,18 @@ def _metrics(job: JobRecord, index: dict[str, int], count: int) -> list[dict[str
                 "host": index[host.name],
                 "process": process.name,
                 "values": _words(process.metrics[name].in_pieces(job.width, count), 6),
-                "steps": _steps(job, process, count) if at == 0 else None,
             }
-            for at, (host, process) in enumerate(reporters[name][:MOST_LINES])
+            for host, process in reporters[name][:MOST_LINES]
         ]
         found.append({"name": name, "processes": len(reporters[name]), "lines": shown})
     return found
 
 
-def _steps(job: JobRecord, process: ProcessFigures, count: int) -> str | None:
-    """Return the step at the end of each piece of time; None of a process that reports none."""
-    return _words(process.steps.in_pieces(job.width, count), 9) if len(process.steps) > 1 else None
+def _steps(job: JobRecord, metrics: list[dict[str, Any]], count: int) -> dict[str, str]:
+    """Return the step at the end of each piece of time, by the host's number and the process of each line."""
+    shown = {(line["host"], line["process"]) for metric in metrics for line in metric["lines"]}
+    steps = {(at, name): job.hosts[at].processes[name].metrics.get("step") for at, name in sorted(shown)}
+    return {f"{at} {name}": _words(its.in_pieces(job.width, count), 9) for (at, name), its in steps.items() if its}
 
 
 def _stragglers(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:
@@ -236,7 +239,8 @@ def _matrix(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:
 
 
 def _logged(job: JobRecord, index: dict[str, int]) -> list[list[Any]]:
-    lines = sorted((at, index[host.name], words) for host in job.hosts for at, words in host.logged)
+    lines = [(at, index[host.name], words) for host in job.hosts for at, words in host.logged]
+    lines.sort(key=lambda line: line[:2])  # lines of one moment stay as they were logged
     if len(lines) > MOST_LOGGED:
         lines = [*lines[: MOST_LOGGED // 3], *lines[-2 * MOST_LOGGED // 3 :]]
     room, found = MOST_LOGGED_BYTES, []

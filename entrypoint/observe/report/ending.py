@@ -1,5 +1,6 @@
 """Describe how a job ended, for the beginning of the report, unless the job simply succeeded."""
 
+import signal
 import time
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ _ADVICE = {  # by exit codes of the launcher; of others, what a program printed 
     ExitCode.INTERNAL: "report the fault, with the records and the logs",
     ExitCode.HUNG: "see the stacks of the hang",
     ExitCode.CONFIG: "correct the setting; `entrypoint doctor` checks it before a job",
+    128 + signal.SIGKILL: "the kernel kills so when memory is full, otherwise somebody did; below, memory until then",
 }
 
 
@@ -29,7 +31,7 @@ class Ending:
     text: str
     advice: str
     before: str = ""  # the attempts that failed before
-    output: tuple[str, ...] = ()  # the last lines of the process that failed first
+    output: tuple[str, ...] = ()  # of the process that failed first: the end of its traceback, or its last lines
 
     @property
     def line(self) -> str:
@@ -54,7 +56,8 @@ def ending(job: JobRecord) -> Ending | None:
         cause = outcome["cause"]
         what = lines.headline(cause) if cause else f"exit code {outcome['code']}"
         outputs = {(host.name, name): last for host in job.hosts for name, last in host.output.items()}
-        output = outputs.get((cause["host"], cause["process"]), ()) if cause else ()
+        if cause:
+            output = tuple(cause["details"].splitlines()) or outputs.get((cause["host"], cause["process"]), ())
         where = f"what {cause['process']} printed last, in the log of {cause['host']}" if cause else "the logs"
         own = cause and cause["process"] != PREPARE and "exit code" in cause["what"]  # a program chose that code
         advice = f"see {where}" if own else _ADVICE.get(outcome["code"], f"see {where}")

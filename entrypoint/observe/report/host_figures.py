@@ -6,14 +6,14 @@ A record may be cut, broken or malicious: lines that do not fit are counted and 
 from dataclasses import dataclass, field
 from typing import Any
 
+from entrypoint.base.series import Series
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.choices import OUTSIDE
 from entrypoint.launcher.job.params import PREFIX
-from entrypoint.observe.report.columns import Columns, Key, Series
+from entrypoint.observe.report.columns import Columns, Key
 from entrypoint.record import lines
 from entrypoint.record.read import batches, parsed, text, texts_of
 
-SERVES, HELPS = {"ps"}, {"prepare", "key", "sshd", "mpirun"}
 MOST_WRONG_LINES = 10_000  # lines, after which it is no record any more
 MOST_LOGGED, MOST_STACKS, MOST_MARKS, MOST_PROCESSES, MOST_METRICS = 2000, 64, 20_000, 1024, 24
 MOST_NAMED = 200  # hyperparameters, and versions
@@ -59,7 +59,7 @@ class ProcessFigures:
     @property
     def trains(self) -> bool:
         """Return whether the process trains: it is no server, helper, evaluator, or script outside of the plan."""
-        return self.role not in SERVES | HELPS | {"evaluator", ""} and self.task != OUTSIDE
+        return self.role not in lines.SERVES | lines.HELPS | {"evaluator", ""} and self.task != OUTSIDE
 
     @property
     def steps(self) -> Series:

@@ -11,7 +11,7 @@ from entrypoint.base.wording import listed
 from entrypoint.launcher.job.rules import parse_rules, thresholds
 from entrypoint.observe.report import phases
 from entrypoint.observe.report.columns import Columns
-from entrypoint.observe.report.host_figures import SERVES, HostFigures, ProcessFigures, read
+from entrypoint.observe.report.host_figures import HostFigures, ProcessFigures, read
 from entrypoint.observe.report.phases import Span
 from entrypoint.record import lines
 from entrypoint.record.read import count_lines, first_line, text
@@ -132,7 +132,7 @@ def _put_together(job: JobRecord) -> None:
     if not job.outcome and job.hosts:
         job.notes.append("no record says how the job ended: the coordinator was lost, or the job still runs")
     users = job.trainers() or [
-        (host, process) for host in job.hosts for process in host.processes.values() if process.role in SERVES
+        (host, process) for host in job.hosts for process in host.processes.values() if process.role in lines.SERVES
     ]
     ends = [run.end if run.end is not None else host.end for host, process in users for run in process.runs]
     job.trains_until = max(ends, default=job.seconds)

@@ -3,8 +3,9 @@
 Standard input: {"files": requirements files, "lines": [[file, line, requirement], ...] of pip's calls in scripts,
 "image": a line of image_lines.json, "" for an image that is not ours, "replace": of ENTRYPOINT_REPLACE, "environment":
 of the job, as far as pip reads it, "index": whether one may be asked}. Standard output: {"wanted": [[file, line,
-requirement, name of the distribution or ""], ...], "refused": [[file, line, why], ...], "coming": how many packages
-would be installed, None if that is unknown, "unresolved": why it is unknown}.
+requirement, name of the distribution or ""], ...], "elsewhere": likewise, of those whose marker leaves the image out,
+"refused": [[file, line, why], ...], "coming": how many packages would be installed, None if that is unknown,
+"unresolved": why it is unknown}.
 
 uv sees the image as a folder of metadata, and does what it does on a host, without installing. It builds metadata of
 source distributions that have none, as pip does.
@@ -16,7 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +48,16 @@ def main() -> None:
     for file in asked["files"]:
         for every, more in zip(files, read(Path(file)), strict=True):
             every.extend(more)
-    answer: dict[str, Any] = {"refused": [], "coming": None, "unresolved": ""}
-    answer["wanted"] = [
-        (str(each.file), each.line, masked(each.text), each.requirement.name if each.requirement else "")
-        for each in files.wanted
-        if not each.constraint
-    ]
+    answer: dict[str, Any] = {"coming": None, "unresolved": ""}
+    here = [each for each, _ in _on_image(files.wanted)] if asked["image"] else files.wanted
+    for key, listed in {"wanted": here, "elsewhere": [each for each in files.wanted if each not in here]}.items():
+        answer[key] = [
+            (str(each.file), each.line, masked(each.text), each.requirement.name if each.requirement else "")
+            for each in listed
+            if not each.constraint
+        ]
+    answer["refused"] = list(_absent(asked["files"], files))
+    answer["wanted"] += [(file, line, "", "") for file, line, _ in answer["refused"]]
     if asked["image"]:
         with tempfile.TemporaryDirectory() as scratch:
             there = image(asked["image"], Path(scratch, "image"))
@@ -61,11 +66,25 @@ def main() -> None:
             alone = (
                 (each, of_pins([on_image], kept, there)) for each, on_image in _on_image(files.wanted + in_scripts)
             )
-            answer["refused"] = [(str(each.file), each.line, masked(why)) for each, why in alone if why]
+            answer["refused"] += [(str(each.file), each.line, masked(why)) for each, why in alone if why]
             if asked["index"] and asked["files"] and not answer["refused"]:
                 planned = _Planned(Path(asked["files"][0]).parent, files, there, kept)
                 answer |= planned.resolved(asked["files"], asked["environment"], Path(scratch))
     json.dump(answer, sys.stdout)
+
+
+def _absent(paths: Sequence[str], files: Files) -> Iterator[tuple[str, int, str]]:
+    """Yield (file, line, why) of lines that name a file or a folder that the code does not have."""
+    named = [(each.file, each.line, each.text.partition("[")[0]) for each in files.wanted if not each.requirement]
+    named = [each for each in named if re.match(r"(?!/)\.{0,2}[\w-]*/", each[2]) and "$" not in each[2]]
+    absent = [each for each in named if not any((Path(path).parent / each[2]).exists() for path in (*paths, each[0]))]
+    for path in map(Path, paths):
+        for number, line in enumerate(path.read_text("utf-8", errors="replace").splitlines(), 1):
+            found = re.match(r"\s*(?:-r|-c|--requirement|--constraint)[\s=]*([^\s#$]+)(?:\s|$)", line)
+            absent += [(path, number, found[1])] if found and str(path.parent / found[1]) in files.missing else []
+    for file, number, name in absent:
+        put = f"leave it out, or put {name} into the code"
+        yield str(file), number, f"line {number} names {name}, and the code has no such file: {put}"
 
 
 def image(line: str, folder: Path) -> dict[str, Installed]:

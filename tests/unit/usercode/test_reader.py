@@ -49,23 +49,6 @@ def test_main_guard_does_not_count_as_a_guard(text: str, guards: list[type]) -> 
     assert [type(each) for each in source.guards(call_of(source))] == guards
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("seek('a')", "a"),
-        ("x = 'a'\nseek(x)", "a"),
-        ("x = 'a'\ndef f():\n    seek(x)", "a"),
-        ("x = 'a'\nx = 'b'\nseek(x)", None),
-        ("for x in y:\n    seek(x)", None),
-        ("x = 'a'\ndef f(x):\n    seek(x)", None),
-        ("x = y\nseek(x)", None),
-    ],
-)
-def test_name_bound_once_is_a_constant(text: str, value: str | None) -> None:
-    source = SourceFile("train.py", text)
-    assert source.constant(call_of(source).args[0]) == value
-
-
 def test_comments_are_removed_and_line_numbers_kept() -> None:
     text = "#!python\n\na = 'one # two'  # 'three'\nb = \"\"\"\n# four's\n\"\"\"\n  # five's\nc = '\\'#' #\nd = '' #\n"
     assert without_comments(text) == "\n\na = 'one # two'\nb = \"\"\"\n# four's\n\"\"\"\n\nc = '\\'#'\nd = ''\n"

@@ -9,7 +9,7 @@
     for (const name of Object.keys(host.columns)) host.columns[name] = unpack(host.columns[name]);
     for (const process of host.processes) [process.cpu, process.memory] = [unpack(process.cpu), unpack(process.memory)];
   }
-  for (const line of [...data.rates, ...data.metrics.flatMap(metric => metric.lines)]) [line.values, line.steps] = [unpack(line.values), unpack(line.steps)];
+  for (const line of [...data.rates, ...data.metrics.flatMap(metric => metric.lines)]) line.values = unpack(line.values);
 
   // ---- words, numbers, elements ----
 
@@ -108,7 +108,7 @@
         el("b", {}, cause ? `${who}: ${cause.what}` : `${ending.text[0].toUpperCase()}${ending.text.slice(1)}.`), cause && cause.error ? el("pre", { tabindex: 0 }, cause.error) : null,
         ending && ending.before ? el("p", {}, `Before: ${ending.before}.`) : null,
         ending ? el("p", {}, el("b", {}, "What to do: "), `${ending.advice}.`) : null,
-        output.length ? el("details", {}, el("summary", {}, output.some(line => line.startsWith("Traceback")) ? "Traceback, and what it printed last" : "What it printed last"), el("pre", { tabindex: 0 }, output.join("\n"))) : null));
+        output.length ? el("details", {}, el("summary", {}, output.some(line => /^Traceback|^  File "/.test(line)) ? "Traceback" : "What it printed last"), el("pre", { tabindex: 0 }, output.join("\n"))) : null));
     }
     const cpus = hosts.reduce((sum, host) => sum + host.cpus, 0), gpus = hosts.reduce((sum, host) => sum + host.gpus, 0);
     const mode = { ps: "parameter servers", mwms: "multi-worker mirrored", mpi: "MPI, Horovod", jax: "JAX", single: "" }[job.mode] ?? job.mode;
@@ -207,7 +207,7 @@
 
   /** What the script was given, and on what it ran. */
   function request() {
-    const table = (heads, rows) => el("div", { class: "scroll" }, el("table", { class: "plain" }, el("thead", {}, el("tr", {}, ...heads.map(name => el("th", { scope: "col" }, name)))), el("tbody", {}, ...rows.map(([name, value]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, value))))));
+    const table = (heads, rows) => el("div", {}, el("table", { class: "plain given" }, el("thead", {}, el("tr", {}, ...heads.map(name => el("th", { scope: "col" }, name)))), el("tbody", {}, ...rows.map(([name, value]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, value))))));
     const tables = [[["Hyperparameter", "Value"], data.hyperparameters], [["Software", "Version"], data.versions]].filter(([, rows]) => rows.length);
     if (!tables.length) return hide("request");
     at("request").append(el("div", { class: "two" }, ...tables.map(([heads, rows]) => table(heads, rows))));
@@ -278,10 +278,14 @@
     plots.splice(0, plots.length, ...plots.filter(([made, where]) => { const goes = box[1].contains(where); if (goes) made.destroy(); return !goes; }));
     box.forEach(place => place.replaceChildren());
   }
-  /** The [piece of time, step] of a line's values, if its steps rise from one to the next; null if they do not. */
-  function rising(line) {
-    const found = line.steps && line.values ? line.values.map((value, piece) => [piece, line.steps[piece], value]).filter(([, step, value]) => step !== null && value !== null) : [];
-    return found.length > 1 && found.every(([, step], number) => !number || step > found[number - 1][1]) ? found : null;
+  /** The values of all lines by step: [steps, values of the first line, ...]; null if a line has no two steps. After a restart, what it repeats replaces what was before. */
+  function bySteps(all) {
+    const tables = all.map(line => {
+      const steps = unpack(data.steps[`${line.host} ${line.process}`]) || [], found = [];
+      for (let i = count - 1, least = Infinity; i >= 0; i--) if (line.values[i] !== null && steps[i] !== null && steps[i] < least) found.unshift([least = steps[i], line.values[i]]);
+      return [found.map(pair => pair[0]), found.map(pair => pair[1])];
+    });
+    return tables.length && tables.every(([steps]) => steps.length > 1) ? uPlot.join(tables).map(column => column.map(value => value ?? null)) : null;
   }
   /** The places of figures and of plots in a section; empty ones take no room. */
   const places = () => [el("div", { class: "figures" }), el("div", { class: "plots" })];
@@ -345,19 +349,18 @@
 
   function training() {
     const box = places(), choice = el("select", { id: "over" }, ...["step", "time"].map(over => el("option", { value: over }, `by ${over}`)));
-    const bySteps = data.metrics.map(metric => metric.lines.length && rising(metric.lines[0]));
-    if (bySteps.some(Boolean)) at("training").append(el("div", { class: "controls" }, el("label", { for: "over" }, "Metrics"), choice));
+    const tables = data.metrics.map(metric => bySteps(metric.lines));
+    if (tables.some(Boolean)) at("training").append(el("div", { class: "controls" }, el("label", { for: "over" }, "Metrics"), choice));
     at("training").append(...box);
     const name = line => hosts.length > 1 ? `${line.process} ${hosts[line.host].name}` : line.process;
     const draw = () => {
       clear(box);
       plot(box, "Steps", "a second", lines(data.rates.map(line => [name(line), line.values])));
       data.metrics.forEach((metric, number) => {
-        const kept = choice.value === "step" && bySteps[number]; // the pieces of time in which its first process is a step further
-        const values = line => kept ? kept.map(([piece]) => line.values[piece]) : line.values;
+        const [steps, ...values] = choice.value === "step" && tables[number] || [null, ...metric.lines.map(line => line.values)];
         const low = (_, low, high) => { const room = (high - low || Math.abs(high) || 1) * 0.08; return [low >= 0 && low < (high - low) ? 0 : low - room, high + room]; };
         const more = metric.processes > metric.lines.length ? `the first ${metric.lines.length} of ${metric.processes} processes` : "";
-        plot(box, metric.name, more, lines(metric.lines.map(line => [name(line), values(line)])), { range: low, rest: "last", steps: kept && kept.map(([, step]) => step) });
+        plot(box, metric.name, more, lines(metric.lines.map((line, at) => [name(line), values[at]])), { range: low, rest: "last", steps });
       });
     };
     choice.addEventListener("change", () => { draw(); fit(); });
@@ -421,15 +424,20 @@
 
   function stacks() {
     if (!data.stacks.length) return hide("stacks");
-    data.stacks.forEach((stack, number) => at("stacks").append(el("details", number ? {} : { open: "" }, el("summary", {}, `${stack.process} on ${stack.host} at ${clock(stack.at)}: ${[stack.place, stack.inside].filter(Boolean).join(", in ") || "an unknown place"}`), el("pre", { class: "stack", tabindex: 0 }, stack.text))));
+    const pre = text => el("pre", { class: "stack", tabindex: 0 }, text);
+    data.stacks.forEach((stack, number) => {
+      const frames = stack.text.split("\n"), users = stack.place ? frames.findIndex(line => line.trim() === stack.place || line.endsWith(`/${stack.place}`)) : -1;
+      const folded = users < 0 ? [pre(stack.text)] : [pre(frames.slice(users).join("\n").split("\n\n")[0]), el("details", {}, el("summary", {}, "All frames and threads"), pre(stack.text))];
+      at("stacks").append(el("details", number ? {} : { open: "" }, el("summary", {}, `${stack.process} on ${stack.host} at ${clock(stack.at)}: ${[stack.place, stack.inside].filter(Boolean).join(", in ") || "an unknown place"}`), ...folded));
+    });
   }
 
   function log() {
     if (!data.said.length) return hide("log");
-    at("log").append(el("div", { class: "log", tabindex: 0, role: "group", "aria-label": "Lines of the launcher" }, ...data.said.map(([t, host, words]) => el("div", { class: /^(error|warning)|failed|lost|killed/.test(words) ? "bad" : "" }, el("i", {}, clock(t)), " ", el("b", {}, hosts[host].name), ` ${words}`))));
+    at("log").append(el("div", { class: "log", tabindex: 0, role: "group", "aria-label": "Lines of the launcher" }, ...data.said.map(([t, host, words]) => el("div", { class: /^(error|warning)|failed|lost|ended.*killed/.test(words) ? "bad" : "" }, el("i", {}, clock(t)), " ", el("b", {}, hosts[host].name), ` ${words}`))));
   }
 
-  for (const part of [header, verdicts, stacks, timeline, bill, request, training, pace, utilisation, traffic, channels, log]) part();
+  for (const part of [header, stacks, verdicts, timeline, bill, request, training, pace, utilisation, traffic, channels, log]) part();
 
   // ---- width and colours change, and paper has nothing folded ----
 

@@ -3,9 +3,10 @@
 import statistics
 from collections.abc import Iterator
 
+from entrypoint.base.errors import ExitCode
+from entrypoint.base.series import Series
 from entrypoint.base.severity import Severity
 from entrypoint.base.wording import duration, listed, percent
-from entrypoint.observe.report.columns import Series
 from entrypoint.observe.report.host_figures import ProcessFigures
 from entrypoint.observe.report.job_record import JobRecord
 from entrypoint.observe.report.phases import IDLE
@@ -182,6 +183,8 @@ def idle(job: JobRecord, threshold: float) -> Iterator[Verdict]:
     phase, _ = max(sums.items(), key=lambda item: item[1])
     host, most = max(by_host.items(), key=lambda item: item[1])
     advice = (phase == "idle" and _of_servers(job)) or _ADVICE[phase]
+    if phase == "still" and job.outcome and job.outcome["code"] == ExitCode.HUNG:
+        advice = "a smaller ENTRYPOINT_HANG_AFTER ends such a job sooner"
     stacks = "the stacks show where each process waited; " if any(each.stacks for each in job.hosts) else ""
     yield Verdict(
         rule="idle", host=host, weight=waited / total / max(threshold, 0.01),

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import tomllib
+from package_index import Package, Server, make
 
 from entrypoint.check.doctor import requirements
 
@@ -34,6 +36,17 @@ def resolves_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in set(sys.modules) - before:
         if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == requirements.RESOLVE.parent:
             del sys.modules[name]
+
+
+@pytest.fixture
+def index(no_index: None, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let requirements be resolved by an index with the packages of corpus/index.toml."""
+    releases = tomllib.loads((Path(__file__).parent / "corpus/index.toml").read_text()).items()
+    packages = [Package(name, each, tuple(asks)) for name, versions in releases for each, asks in versions.items()]
+    monkeypatch.delenv("UV_OFFLINE")
+    with Server(make(tmp_path_factory.mktemp("index"), packages)) as server:
+        monkeypatch.setenv("PIP_INDEX_URL", f"{server.url}/simple")
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,9 @@
 """Run `entrypoint doctor` on the requests and short scripts that examples.toml and corpus/ describe."""
 
+import contextlib
 import json
+from collections.abc import Sequence
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +11,7 @@ import tomllib
 from builders import write_files
 
 from entrypoint.check.doctor.doctor import DoctorReport, examine
+from entrypoint.check.doctor.rulebook import read_table
 
 HERE = Path(__file__).parent
 IMAGE = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/my-training:2.14.1-cpu-py311"
@@ -82,7 +86,7 @@ def change_of(example: dict[str, Any]) -> dict[str, Any] | None:
         },
         "InputDataConfig": channels,
     }
-    job = JOBS[example.get("job", "one")]
+    job = JOBS[example.get("job", "none" if "sdk" in example else "one")]
     if job is None:
         return None
     return joined(job, {key: value for key, value in given.items() if value}, example.get("request", {}))
@@ -100,12 +104,49 @@ def script_of(example: dict[str, Any]) -> str:
     return text + example.get("add", "").rstrip("\n") + "\n" * ("add" in example)
 
 
-def look_at(folder: Path, example: dict[str, Any]) -> DoctorReport:
+def fixed() -> list[tuple[str, dict[str, Any]]]:
+    """Return the rule's name and the example, of each example with a remedy."""
+    return [(rule, each) for rule, examples in read_toml("examples.toml").items() for each in examples if "fix" in each]
+
+
+def mended(example: dict[str, Any]) -> dict[str, Any]:
+    """Return an example after its remedy: the table `fix`, merged over it; its `put` changes the example's script.
+
+    The job of an example with `runs` fails before the remedy and runs after it: tests/local/test_doctor_remedies.py.
+    """
+    text = script_of({"text": script_of(example), "put": example["fix"].get("put", ())})
+    return {
+        **joined({key: value for key, value in example.items() if key not in {"script", "add", "fix"}}, example["fix"]),
+        **{"text": text, "put": []},
+    }
+
+
+def check_remedy(rule: str, example: dict[str, Any], folder: Path, **options: Any) -> None:
+    """Assert that a rule finds an example, by its `variant`, and after the remedy finds nothing, nor does another."""
+    found = []
+    for name, case in (("before", example), ("after", mended(example))):
+        (folder / name).mkdir()
+        with contextlib.chdir(folder / name):
+            found.append(look_at(folder / name, case, **options).findings)
+    before, after = found
+    shown, of = [each for each in before if each.check == rule], f"{rule}/{example.get('variant')}"
+    for part, text in read_table("rules").get(of, {}).items():
+        form = re.sub(r"\\\$\\\{\w+\\\}", ".*", re.escape(text))
+        assert any(re.fullmatch(form, getattr(each, part)) for each in shown), before
+    # Tests have no index, so that the doctor says of each new requirement that it was not resolved.
+    new = {each.check for each in after} - {each.check for each in before} - {"requirements-unresolved"}
+    assert shown and not new and rule not in {each.check for each in after}, found
+
+
+def look_at(folder: Path, example: dict[str, Any], **options: Any) -> DoctorReport:
     """Run the doctor on an example with its `files`, on the image that its key `on` names, if it has that key."""
     write_files(folder, example.get("files", {}))
-    options = {"image": example["on"]} if "on" in example else {}
+    options |= {"image": example["on"]} if "on" in example else {}
     named = {"name": example["file"]} if "file" in example else {}
-    return look(folder, script_of(example), change_of(example), example.get("requirements", ""), **named, **options)
+    program = example.get("hyperparameters", {}).get("sagemaker_program", "")
+    asked = [program] if program in example.get("files", ()) else []  # which a user would name
+    text, change = script_of(example), change_of(example)
+    return look(folder, text, change, example.get("requirements", ""), programs=asked, **named, **options)
 
 
 def joined(*changes: dict[str, Any]) -> dict[str, Any]:
@@ -129,10 +170,11 @@ def look(
     change: dict[str, Any] | None = None,
     requirements: str = "",
     name: str = "train.py",
+    programs: Sequence[str] = (),
     **options: Any,
 ) -> DoctorReport:
     """Examine a script, the standard request with a change, or both; with the change {}, the request as it stands."""
-    files = []
+    files = [str(folder / each) for each in programs]
     if change is not None:
         path = folder / "request.json"
         path.write_text(json.dumps(without_none(joined(REQUEST, change)), indent=1))

@@ -77,6 +77,41 @@ def test_failure_of_a_launch_is_reported(text: str, check: str, severity: str, l
     assert words in told[0].found and len(report.jobs) == (severity == "note")
 
 
+@pytest.mark.parametrize(
+    "has, imports, said",
+    [
+        (
+            "core/__init__.py",
+            "from sagemaker.tensorflow import TensorFlow",
+            "has SageMaker's SDK v3, and the script is for v2",
+        ),
+        ("core/__init__.py", "import sagemaker.core; sagemaker.get_execution_role()", "the script is for v2"),
+        (
+            "estimator.py",
+            "from sagemaker.train import ModelTrainer",
+            "has SageMaker's SDK v2, and the script is for v3",
+        ),
+        ("core/__init__.py", "import sagemaker.train", "imports sagemaker.train, which"),
+    ],
+)
+def test_script_for_the_other_sdk_is_reported_as_such(has: str, imports: str, said: str, tmp_path: Path) -> None:
+    write_files(tmp_path, {f"sagemaker/{has}": "", "sagemaker/__init__.py": ""})
+    report = examine([str(launch(tmp_path, f"{imports}\n{SUBMITS}"))])
+    assert found(report, "no-sdk") == [("error", 1)]
+    assert said in report.findings[0].found
+
+
+@pytest.mark.parametrize(
+    "words, near", [("'trian.py', 'src'", "train.py in place of trian.py"), ("'train.py', 'scr'", "src in")]
+)
+def test_misspelt_path_of_a_launch_script_is_named(words: str, near: str, tmp_path: Path) -> None:
+    """Both SDKs refuse a program or folder that is not there, before a request is made."""
+    write_files(tmp_path, {"src/train.py": ""})
+    text = f"program, folder = {words}\nraise ValueError(f'No file named {{program}} in {{folder}}')\n{SUBMITS}"
+    report = examine([str(launch(tmp_path, text))])
+    assert near in report.findings[0].instead
+
+
 @pytest.mark.parametrize("sealed", [True, False], ids=["in namespaces", "without"])
 @pytest.mark.parametrize("ends", [True, False], ids=["that ends", "that never ends"])
 def test_processes_forked_by_a_launch_script_are_killed(tmp_path: Path, ends: bool, sealed: bool, monkeypatch) -> None:
@@ -240,6 +275,36 @@ def test_json_has_counts_and_findings(tmp_path: Path, capsys: pytest.CaptureFixt
     assert seen == ["bool-argument", "warning", str(script), 2]
 
 
+NOTED = """
+import signal
+import tensorflow as tf
+model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+model.fit(rows)
+model.save("/opt/ml/model/1")
+home = open("/home/me/labels.txt")
+"""
+
+
+def test_notes_of_more_than_three_kinds_are_only_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    request = {**REQUEST, "HyperParameters": {**REQUEST["HyperParameters"], "words": "two words", "more": "a b"}}
+    request["DebugHookConfig"] = {"S3OutputPath": "s3://bucket/tensors"}
+    write_files(tmp_path, {"request.json": json.dumps(request), "train.py": NOTED})
+    command = ["doctor", str(tmp_path / "request.json"), str(tmp_path / "train.py")]
+    texts = []
+    for options in ([], ["--notes"], ["--json"]):
+        assert run([*command, *options]) == 0
+        texts.append(capsys.readouterr().out)
+    few, whole, found = texts[0], texts[1], json.loads(texts[2])
+    kinds = {each["check"] for each in found["findings"] if each["severity"] == "note"}
+    assert {"hyperparameter-as-argv", "debugger", "no-checkpoint", "no-sigterm"} <= kinds
+    assert len(re.findall(r"note \[[\w-]+\]", whole)) == found["notes"]
+    shown = set(re.findall(r"note \[([\w-]+)\]", few))
+    assert len(shown) == 3 and "no-sigterm" not in shown
+    (named,) = re.findall("more notes, which --notes prints: (.*)", few)
+    assert {each.partition(" ")[0] for each in named.split(", ")} == kinds - shown
+    assert f"{found['notes']} notes" in few
+
+
 def test_json_shows_whether_the_program_was_examined(tmp_path: Path) -> None:
     """Without this, a CI run would take missing findings for a healthy script."""
     (tmp_path / "request.json").write_text(json.dumps(REQUEST))
@@ -260,6 +325,7 @@ def test_secrets_are_masked(tmp_path: Path) -> None:
     environment = dict.fromkeys(("ENTRYPOINT_MODE", "DB_PASSWORD"), "hunter2hunter2")
     report = look(tmp_path, change={"Environment": environment})
     assert report.findings
+    assert as_text(report).count("docs/rules.md") == 1
     assert "hunter2" not in as_text(report) + json.dumps(as_json(report))
 
 

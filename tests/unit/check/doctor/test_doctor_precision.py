@@ -13,6 +13,7 @@ from entrypoint.check.doctor.doctor import _entry_missing, program_of
 from entrypoint.check.doctor.planned_job import described
 from entrypoint.check.doctor.request import Launch, Request
 from entrypoint.check.doctor.rulebook import rules
+from entrypoint.usercode.source import Place
 
 # Warnings that do not count here: docs/doctor.md says how often they were right on public scripts.
 NOT_LABELLED = {
@@ -78,11 +79,18 @@ def test_rules_reach_required_precision_and_recall(tmp_path: Path, capsys: pytes
     assert {name for name in of_scripts if "/" not in name} <= right.keys(), "each error has a script that has it"
 
 
+def told_line(place: Place) -> str:
+    """Return the name of a finding's file, and its line."""
+    path = Path(place.file)
+    lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
+    return f"{path.name} {lines[place.line - 1] if 0 < place.line <= len(lines) else ''}"
+
+
 FOUND = 199  # of the wrong jobs of jobs.toml: raise it when more are found
 FALSE_ALARMS = {"evaluator that reads checkpoints", "network isolation with a library in the code"}
 
 
-@pytest.mark.usefixtures("resolves_here")
+@pytest.mark.usefixtures("resolves_here", "index")
 def test_corpus_findings_match_wrong_jobs_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Examine jobs written without knowledge of the doctor. A finding counts if it or its line contains `at`."""
     found, alarms = dict[str, bool](), set[str]()
@@ -92,9 +100,7 @@ def test_corpus_findings_match_wrong_jobs_only(tmp_path: Path, capsys: pytest.Ca
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
         worse = [each for each in look_at(folder, job).findings if each.severity > Severity.NOTE]
         if "wrong" in job:
-            lines = ["", *job.get("text", "").splitlines()]
-            shown = [(f"{each.found} {each.instead} {Path(each.place.file).name}", each.place) for each in worse]
-            words = [f"{text} {lines[place.line]}" if place.line < len(lines) else text for text, place in shown]
+            words = [f"{each.found} {each.instead} {each.place and told_line(each.place)}" for each in worse]
             found[name] = any(job["at"].lower() in each.lower() for each in words)
         elif worse:
             alarms.add(name)

@@ -314,6 +314,12 @@ def test_rehearsal_check_gives_the_expected_findings(check: str, case: Rehearsal
         assert words.partition(": ")[2] in each
 
 
+@pytest.mark.parametrize(("mode", "words"), [("mpi", "hvd.rank()"), ("mwms", "nothing, if TensorFlow"), ("ps", "sage")])
+def test_remedy_for_files_read_twice_suits_the_mode(mode: str, words: str) -> None:
+    (found,) = findings(asking(reading(("a", "b"), ("a", "b")), mode=mode), "shards")
+    assert words in found.instead
+
+
 def test_healthy_job_rehearses_as_go() -> None:
     found = findings(HEALTHY)
     assert goes(found)

@@ -97,9 +97,24 @@ def test_age_of_records_shows_whether_the_job_runs(age, runs, tmp_path, capsys, 
     write(tmp_path, _record("algo-1"))
     assert show(source(str(tmp_path), {}), once=True) == 0
     last = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(BEGAN + 39))
-    gone = f"no end in its records since {last}, 0:01:30 h ago: it may have been killed; it ran for 39 s"
+    gone = f"no end in its records since {last}, 90 s ago: it may have been killed; it ran for 39 s"
     first = " ".join(capsys.readouterr().out.split("host", 1)[0].split())
     assert first == f"my-job · mode mwms · {'running for 39 s' if runs else gone}"
+
+
+def test_top_of_an_ended_job_lists_what_trained_first_and_no_empty_columns(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    record = HostRecord(job="my-job")
+    for name, role, how in (("prepare", "prepare", "exit code 0"), ("ps/0", "ps", "killed by SIGTERM"),
+                            ("chief/0", "chief", "exit code 1")):  # fmt: skip
+        record.runs(name, 1, 30, role, how)
+    record.add("metric", 29, "chief/0", {"learning_rate": 0.03277, "step": 408.0, "loss": 0.25951, "accuracy": 0.8872})
+    record.ends(40)
+    assert show(source(str(write(tmp_path, record)), {}), once=True) == 0
+    head, chief, more, ps, *_ = capsys.readouterr().out.splitlines()[2:]
+    assert head.split() == ["host", "phase", "process", "said"]
+    assert "chief/0  exit code 1 learning_rate=0.03277 step=408 loss=0.25951" in chief
+    assert more.split() == ["accuracy=0.8872"] and ps.split() == ["ps/0", "killed", "by", "SIGTERM"]
 
 
 def test_narrow_terminal_keeps_numbers_whole(tmp_path, capsys, monkeypatch):

@@ -34,6 +34,10 @@ def read(*lines: str, wanted: str = "", say: Callable[[str], None] = print) -> d
             id="Keras 3, in colour",
         ),
         pytest.param(["12/Unknown [....] - loss: 2.5"], {"epoch_step": 12, "loss": 2.5}, id="Keras, no end known"),
+        pytest.param(
+            ["71/72 [===>.] - ETA: 0s - loss: 0.4452026-11-30 09:48:42.45: W tensorflow/core/dataset.cc:959] Input of"],
+            {"epoch_step": 71, "epoch_steps": 72, "step": 71, "loss": 0.4452026}, id="a warning in the bar's line",
+        ),
         pytest.param(["INFO:tensorflow:loss = 0.5, step = 300 (1.2 sec)"], {"loss": 0.5, "step": 300}, id="Estimator"),
         pytest.param(["INFO:tensorflow:global_step/sec: 75.3"], {"steps_per_second": 75.3}, id="Estimator, its rate"),
         pytest.param(["step=3 images_per_second=120"], {"step": 3, "images_per_second": 120}, id="pairs"),

@@ -93,6 +93,10 @@ ENDINGS = {  # how a job ended, and what the report says first
         ".*; after 66 s; correct the code or its requirements",
     ),
     "hung": (lambda: ended("failed", 72, what="no progress"), ".*; after 66 s; see the stacks of the hang"),
+    "killed": (
+        lambda: ended("failed", 137, what="killed by SIGKILL"),
+        ".*; after 66 s; the kernel kills so when memory is full, otherwise somebody did; below, memory until then$",
+    ),
     "configuration": (
         lambda: ended("failed", 78, process="", what="configuration"), ".*; after 66 s; correct the setting",
     ),
@@ -167,6 +171,16 @@ class TestCommand:
         first.ends(66, "failed", 1, CAUSE)
         assert "No other problems found" in command(write(tmp_path / "record", first, second))[1]
         assert data_of(Path("report.html"))["ending"]["output"] == ["Traceback ...", HOSTILE]
+        first.ends(66, "failed", 1, {**CAUSE, "details": "File ...\nValueError"})
+        command(write(tmp_path / "record", first, second))
+        assert data_of(Path("report.html"))["ending"]["output"] == ["File ...", "ValueError"]
+
+    def test_lines_of_one_moment_stay_in_order(self, command, tmp_path):
+        record = of_worker()
+        for words in ("second  process", "7.5  worker/0"):
+            record.add("said", 5, words)
+        command(write(tmp_path / "record", record))
+        assert [line[2] for line in data_of(Path("report.html"))["said"]] == ["second  process", "7.5  worker/0"]
 
     @pytest.mark.parametrize(
         "below",

@@ -3,7 +3,8 @@
 import pytest
 from records import GB, HostRecord, packed, trained
 
-from entrypoint.observe.report.columns import Columns, Series
+from entrypoint.base.series import Series
+from entrypoint.observe.report.columns import Columns, rates
 from entrypoint.observe.report.job_record import gather
 
 
@@ -83,8 +84,8 @@ def test_part_of_a_long_record_is_read_quickly(monkeypatch):
     job = gather({"algo-1": trained(seconds=600).data}, within=1.0)
     (host,) = job.hosts
     assert host.every > 1 and any("one of every" in note for note in job.notes)
-    rates = [rate for rate in host.columns.per_second(("cpu", "user")) if rate is not None]
-    assert rates and all(rate == pytest.approx(4.0) for rate in rates), "what is read in part is as high"
+    used = [rate for rate in host.columns.per_second(("cpu", "user")) if rate is not None]
+    assert used and all(rate == pytest.approx(4.0) for rate in used), "what is read in part is as high"
 
 
 class TestColumns:
@@ -115,13 +116,13 @@ class TestSeries:
         series = Series()
         for at in range(100_000):
             series.add(float(at), float(at))
-        assert len(series) <= Series.MOST and max(series.values) > 99_000
+        assert len(series) <= series.most and max(series.values) > 99_000
 
     def test_rates_skip_a_restart(self):
         series = Series()
         for at, step in enumerate([0, 10, 20, 0, 10, 20]):
             series.add(float(at), float(step))
-        assert series.rates(1.0, 6) == pytest.approx([10, 10, None, 10, 10, None])
+        assert rates(series, 1.0, 6) == pytest.approx([10, 10, None, 10, 10, None])
 
     def test_series_keeps_the_first_nan_value(self):
         series = Series()

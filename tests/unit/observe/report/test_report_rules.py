@@ -424,6 +424,7 @@ def test_time_without_progress_of_a_hung_job_is_reported():
     first, second = ranks(0.1, 0.1)
     first.add("stacks", LONG + 60, "rank 0", {"by": "py-spy", "place": "train.py:7", "text": "..."})
     assert "the stacks show" in told(ended([first, second], "hung"))["idle"]
+    assert "a smaller ENTRYPOINT_HANG_AFTER" in told(ended(ranks(0.1, 0.1), "ended as hung"))["idle"]
 
 
 def test_wait_that_ended_before_the_job_is_not_a_hang():
