@@ -81,15 +81,16 @@ def steps_of(source: SourceFile, node: ast.AST | None, depth: int = 0) -> list[U
     if is_step or (matches(step.name, _FUNCTIONS) and first):
         before = steps_of(source, node.func.value if is_step else first, depth + 1)  # type: ignore[attr-defined]
         return [*before, step] if before else []
-    if matches(step.name, (".DatasetCreator",)) and isinstance(first, ast.Name | ast.Lambda):
+    if matches(step.name, (".DatasetCreator",)) and first:
         before = steps_of(source, returned(function_named(source, first)), depth + 1)
         return [*before, step] if before else []
-    return steps_of(source, returned(source.own_function(node)), depth + 1)
+    return steps_of(source, returned(function_named(source, node.func)), depth + 1)
 
 
 def function_named(source: SourceFile, node: ast.AST) -> ast.AST | None:
-    """Return the function that a name stands for, if there is one of this name in the file, or the lambda itself."""
-    wanted = getattr(node, "id", "")
+    """Return the function that a name, or `self.name`, stands for if the file has one of it; else the node itself."""
+    of_self = isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self"
+    wanted = node.attr if of_self else getattr(node, "id", "")  # type: ignore[attr-defined]
     found = [each for each in ast.walk(source.tree) if isinstance(each, ast.FunctionDef) and each.name == wanted]
     return found[0] if len(found) == 1 else node
 

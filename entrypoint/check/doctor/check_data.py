@@ -40,13 +40,14 @@ _OFF = {
     "DataParallel": "keras.distribution.DataParallel(auto_shard_dataset=False)",
 }
 _FORMATS = ("TFRecord", "RecordIO", "TextLine")
-_FILES = tuple(
-    f"{OURS}{name}" for name in ("files", "file_names", "even_steps", "sharding.files", "sharding.file_names")
-)
+_FILES = tuple(f"{OURS}{name}" for name in ("files", "file_names", "even_steps", "sharding.files"))
 _LISTS = ("glob.glob", "glob.iglob", "os.listdir", "os.walk", "os.scandir", ".gfile.glob", ".rglob", ".iterdir")
 _READS_PIPES = (
-    r"PipeMode|pipe_dataset|image_records|protobuf_records|(?i:fifo)|_0\b|_\{|_%[ds]|sagemaker_tf_data\.channels"
+    r"PipeMode|pipe_dataset|image_records|protobuf_records|(?i:fifo)|_0\b|_\{|_%[ds]|'_'|tf_data\.channels|mlio"
+    r"|InputMode|INPUT_MODE|inputdataconfig|INPUT_DATA_CONFIG"
 )
+# Arithmetic that divides rows, steps or epochs by the number of processes.
+_BY_SIZE = r"[/%][\w.() *+-]*\b(size|world\w*|\w*ranks|num_\w+|n_\w+|process_count)\b"
 _AHEAD = ("prefetch", "shuffle")  # steps that request elements before they are asked for
 _RESTS = {"take", "skip", "repeat", "filter", "shard", "interleave", "flat_map", "take_while"}
 _SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
@@ -119,8 +120,8 @@ def _of_shards(case: Case, pipelines: list[Followed]) -> Iterator[Finding]:
 def _takes_all(code: UserProgram, data: Followed) -> bool:
     """Return whether each rank trains on all records of files, and does nothing by the number of ranks about it."""
     shared = _breaks(data) or data.use.argument("steps_per_epoch") is not None
-    by_size = code.mentions(r"//? *\(?(\w+\.)?(size|world|n_?ranks|num_ranks)")
-    return data.reads_files and not shared and not by_size and not _RESTS & {*data.names} and "shuffle" in data.names
+    own = [each for each in data.steps if _shuffles_anew(each)]  # a seed by rank is no oversight
+    return bool(data.reads_files and own) and not (shared or code.mentions(_BY_SIZE) or _RESTS & {*data.names})
 
 
 def _breaks(data: Followed) -> bool:
@@ -162,7 +163,7 @@ def _of_steps(case: Case, pipelines: list[Followed]) -> Iterator[Finding]:
     dropped = "" if case.together(Mode.JAX) else "|drop_remainder"  # of JAX, all must drop it
     if code.has(*EVENS_STEPS) or code.mentions(f"steps_per_epoch|max_steps|last_step|num_steps{dropped}"):
         return
-    divided = (each for each in pipelines if _own_part(each) and not _breaks(each))
+    divided = (each for each in pipelines if _own_part(each) and not _breaks(each) and not code.mentions(_BY_SIZE))
     if uneven := next(divided, None):
         why = "their shards may differ by a row, and so by a batch"
         yield finding("uneven-ranks", uneven.use.place, severity=Severity.WARNING, why=why)
@@ -200,7 +201,8 @@ def _scales(code: UserProgram) -> bool:
 def _words(source: SourceFile, node: ast.AST | None) -> set[str]:
     """Return the last word of an expression, and that of the value which its name has."""
     value = stands_for(source, node) if isinstance(node, ast.Name) else node
-    return {source.last(each) for each in (node, value) if each is not None}
+    words = {source.last(each) for each in (node, value) if each is not None}
+    return words | ({"task_index"} if value and "['task']['index']" in ast.unparse(value) else set())
 
 
 def _by_rank(use: Use) -> bool:
@@ -231,7 +233,10 @@ def _of_shard_numbers(case: Case) -> Iterator[Finding]:
         if "local_rank" in mine:
             if "size" in of and "local_size" not in of and case.hosts > 1:
                 yield finding("shard-numbers", use.place, written=use.written)
-        elif "local_size" in of and case.hosts > 1:
+            continue
+        if "num_replicas_in_sync" in of and (case.gpus or 0) > 1:
+            fixed = case.processes * (case.gpus or 1)
+        if "local_size" in of and case.hosts > 1:
             yield finding("shard-numbers/of-host", use.place, severity=severity, written=use.written)
         elif isinstance(fixed, int) and case.processes > 1 and fixed > 1 and fixed != case.processes:
             key, severity = ("few", severity) if fixed < case.processes else ("many", Severity.WARNING)
@@ -265,7 +270,8 @@ def _is_just_before(use: Use, other: Use) -> bool:
 def _shuffles_anew(step: Use) -> bool:
     """Return whether a step gives each process an order of its own. `list_files` does, too, by default."""
     if last_word(step) == "list_files":
-        return value_of(step.argument("shuffle", 1)) is not False and step.argument("seed", 2) is None
+        asked = step.argument("shuffle", 1)
+        return (asked is None or value_of(asked) is True) and step.argument("seed", 2) is None
     return last_word(step) == "shuffle" and step.argument("seed", 1) is None
 
 
@@ -286,7 +292,7 @@ def _of_second_shards(case: Case, data: Followed) -> Iterator[Finding]:
     off = _OFF[by]
     if by_hand:
         yield finding("shards-twice/by-strategy", by_hand[-1].place, by=by, off=off)
-    elif parts and not _whole(case) and data.reads_files:
+    elif parts and not _whole(case) and any(matches(each.name, READS_ROWS) for each in data.steps):
         yield finding("shards-twice/of-hosts", data.steps[0].place, by=by, off=off, channels=", ".join(parts))
 
 
@@ -303,12 +309,10 @@ def _of_last_steps(case: Case, data: Followed) -> Iterator[Finding]:
     if (end := data.step("end_together")) and data.reads_files:
         yield finding("end-together/unknown", end.place, severity=Severity.ERROR)
     batch = data.step("batch")
-    if batch is None or not _own_part(data) or data.use.argument("steps_per_epoch") or data.step("repeat"):
+    if batch is None or not _own_part(data) or case.code.mentions(_BY_SIZE):
         return
-    drops = batch.argument("drop_remainder", 1)
-    if (drops is None or value_of(drops) is False) and not any(
-        last_word(each) == "take" for each in data.behind("batch")
-    ):
+    taken = [each for each in data.behind("batch") if last_word(each) == "take"]
+    if not (_drops(data) or taken or data.use.argument("steps_per_epoch") or data.step("repeat")):
         size = ast.unparse(batch.argument("batch_size", 0) or batch.node)
         yield finding("batch-sizes", batch.place, batch=f".batch({size})")
 
@@ -322,7 +326,9 @@ def _of_run_out(case: Case, pipelines: list[Followed]) -> Iterator[Finding]:
     fits = [each for each in pipelines if each.use.name.endswith(".fit")]
     for data in fits:
         steps, epochs = data.use.argument("steps_per_epoch"), data.use.argument("epochs", 3)
-        if steps is None or ast.unparse(steps) == "None" or data.use.argument("initial_epoch") or data.step("repeat"):
+        if steps is None or ast.unparse(steps) == "None" or data.use.argument("initial_epoch"):
+            continue
+        if data.step("repeat", "take"):
             continue
         if case.together(Mode.PS) and data.step("DatasetCreator"):
             yield finding("data-run-out/servers", data.steps[-2].place)
@@ -388,7 +394,8 @@ def _channel(case: Case, use: Use) -> str:
     given, data = use.argument("channel", 0), [name for name in case.channels if name != "code"]
     if value_of(given) is None and (given is None or isinstance(given, ast.Constant)) and len(data) == 1:
         return data[0]
-    return str(use.source.constant(given) or "")
+    of_caller = stands_for(use.source, given) if isinstance(given, ast.Name) else None
+    return str(use.source.constant(given) or use.source.constant(of_caller) or "")
 
 
 def _shared_pipes(case: Case) -> set[str]:
@@ -413,13 +420,16 @@ def _of_losses(case: Case, pipelines: list[Followed]) -> Iterator[Finding]:
     """Yield losses whose gradients, summed over the workers, are not those of the mean over the batch of all."""
     spread = [each for each in pipelines if each.step("experimental_distribute_dataset")]
     for source, step in _run_by_strategies(case.code):
-        text, means = ast.unparse(step), [each for each in _losses(source, step) if _is_mean(each)]
-        scaled = re.search(r"/|num_replicas|global_batch|compute_average_loss|scale_|all_reduce|reciprocal", text)
-        if means and not scaled:
+        losses = list(_losses(source, step))
+        means = [each for each in losses if _is_mean(each)]
+        within = {step, *(source.function_of(each.node) for each in losses)}
+        text = " ".join(ast.unparse(each) for each in within if each)
+        scaled = re.search(r"/|num_replicas|global_batch|compute_average_loss|scale|all_reduce|reciprocal|aggreg", text)
+        if means and not scaled and not case.code.mentions(r"(?<!/)/ *\(?[\w.]*(replicas|workers|world)"):
             yield finding("loss-scale", means[0].place, written=means[0].written)
-        elif means and any(not {"repeat", "take"} & {*each.names} and not _drops(each) for each in spread):
+        elif means and scaled and any(not {"repeat", "take"} & {*each.names} and not _drops(each) for each in spread):
             yield finding("empty-mean", means[0].place, written=means[0].written)
-        for each in _losses(source, step):
+        for each in losses:
             batches = {_number(data.step("batch"), "batch_size") for data in spread}
             size = _number(each, "global_batch_size") if last_word(each) == "compute_average_loss" else None
             if size and None not in batches and len(batches) == 1 and size not in batches:
@@ -438,14 +448,15 @@ def _of_reductions(case: Case) -> Iterator[Finding]:
             made = stands_for(source, called) if isinstance(called, ast.Name) else None
             if not (isinstance(made, ast.Call) and re.search(r"keras\.losses\.[A-Z]", source.dotted(made.func))):
                 continue
-            if call_of(source, made).argument("reduction") is None:
+            asked = call_of(source, made).argument("reduction")
+            if asked is None or re.search(r"(?i)\b(auto|sum_over_batch_size)\b", ast.unparse(asked)):
                 yield finding("loss-reduction", source.at(made), written=call_of(source, made).written)
 
 
 def _run_by_strategies(code: UserProgram) -> Iterator[tuple[SourceFile, ast.FunctionDef]]:
     for use in code.calls(".run"):
         step = function_named(use.source, next(iter(getattr(use.node, "args", ())), use.node))
-        if isinstance(step, ast.FunctionDef):
+        if isinstance(step, ast.FunctionDef) and re.search("(?i)strat", use.name):
             yield use.source, step
 
 
@@ -455,13 +466,16 @@ def _losses(source: SourceFile, step: ast.FunctionDef) -> Iterator[Use]:
     names = {call.args[0].id for call in gradients if isinstance(call.args[0], ast.Name)}
     for node in ast.walk(step):
         if isinstance(node, ast.Assign) and {each.id for each in node.targets if isinstance(each, ast.Name)} & names:
-            yield from (call_of(source, call) for call in calls_in(node.value))
+            for call in calls_in(node.value):
+                own = function_named(source, call.func)
+                inner = calls_in(own) if isinstance(own, ast.FunctionDef) else ()
+                yield from (call_of(source, each) for each in (call, *inner))
 
 
 def _is_mean(use: Use) -> bool:
     """Return whether a call takes the mean over the rows of a batch."""
     axis = use.argument("axis", 1)
-    return matches(use.name, ("tensorflow.reduce_mean", "tensorflow.math.reduce_mean")) and (
+    return matches(use.name, ("tensorflow.reduce_mean", "tensorflow.math.reduce_mean", "*keras.backend.mean")) and (
         axis is None or value_of(axis) == 0
     )
 
