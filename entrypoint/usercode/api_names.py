@@ -62,3 +62,19 @@ REPORTS = _names("""
 """)
 LEAVES = ("sys.exit", "exit", "quit", "os._exit")  # whole names
 STARTS_PROGRAMS = ("subprocess.*", "os.system", "os.popen")
+
+# --- files and addresses: of calls, by the position of the path or the address among their arguments ---
+OPENS_FILES = ("open", "gzip.open", "*.gfile.GFile", "*.gfile.open")
+WRITES_FILES = {
+    0: (
+        *_names(".cache .save .save_weights .savez .savez_compressed .savetxt .savefig .to_csv .to_parquet .to_pickle"),
+        *_names(".to_json .TFRecordWriter .extractall .ModelCheckpoint .CSVLogger os.remove os.rename os.unlink"),
+        *OPENS_FILES,
+    ),
+    1: (".saved_model.save", "shutil.copy*", "shutil.move", "shutil.unpack_archive", "joblib.dump"),
+}
+MOVES_FILES = (".copytree", ".copy", ".copy2", ".move", ".rename", "boto3.*", *STARTS_PROGRAMS)
+FETCHES = {
+    **dict.fromkeys(_names("urllib.request.urlopen urllib.request.urlretrieve requests.get requests.post"), 0),
+    **{"tensorflow_hub.load": 0, "tensorflow_hub.KerasLayer": 0, "*keras.utils.get_file": 1},
+}

@@ -133,12 +133,14 @@ class NameScopes:
                 return Binding(outer, (outer,))
             case ast.For(iter=ast.List(elts) | ast.Tuple(elts)):
                 return Binding(target, tuple(elts))
-            case ast.Tuple(elts):
-                around = self.parents[outer]
-                if isinstance(around, ast.Assign) and isinstance(around.value, ast.Tuple):
-                    values = around.value.elts
-                    if len(values) == len(elts) and not any(isinstance(each, ast.Starred) for each in (*elts, *values)):
-                        return Binding(around, (values[elts.index(target)],))  # type: ignore[arg-type]
+            case ast.Tuple(elts) if not any(isinstance(each, ast.Starred) for each in elts):
+                around, at = self.parents[outer], elts.index(target)  # type: ignore[arg-type]
+                match around:
+                    case ast.Assign(value=ast.Tuple(values)):
+                        starred = any(isinstance(each, ast.Starred) for each in values)
+                        return Binding(around, () if starred or len(values) != len(elts) else (values[at],))
+                    case ast.Assign(value=value):
+                        return Binding(around, (ast.Subscript(value, ast.Constant(at), ast.Load()),))
         return Binding(target)
 
     def _passed(self, parameter: ast.arg) -> list[ast.AST | None]:

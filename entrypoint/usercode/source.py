@@ -236,6 +236,11 @@ class Use(NamedTuple):
         text = " ".join(ast.unparse(self.node).split())
         return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 3]}..."
 
+    @property
+    def call(self) -> ast.Call:
+        assert isinstance(self.node, ast.Call)
+        return self.node
+
     def argument(self, name: str, at: int | None = None) -> ast.AST | None:
         """Return the expression of an argument of a call, by its name or else its position; None if it is not given."""
         if not isinstance(self.node, ast.Call):

@@ -1,20 +1,23 @@
 """Check that the script accepts the job's hyperparameters, and that the job has the channels and variables it reads."""
 
+import argparse
 import ast
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from entrypoint.base.errors import did_you_mean, nearest
+from entrypoint.check.doctor.job_values import Option, flags_of, is_parsed, options_of, values
 from entrypoint.check.doctor.rulebook import finding, rules
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job import params
 from entrypoint.usercode.guards import set_or_asked, tried
+from entrypoint.usercode.known_values import is_known
+from entrypoint.usercode.reached import reached
 from entrypoint.usercode.reader import UserProgram
 from entrypoint.usercode.shell import started, without_comments
-from entrypoint.usercode.source import Place, Use, parameters, text_of, texts_of, value_of
+from entrypoint.usercode.source import Place, SourceFile, Use, UseKind, parameters, text_of, texts_of, value_of
 
 # Variables of SDK v3's own drivers.
 _OF_V3 = [key.partition("/")[2] for key in rules() if key.startswith("variable-missing/")]
@@ -29,24 +32,28 @@ VARIABLES = {f"SM_{word}" for word in _WORDS.split()}
 _BY_CHANNEL = ("channel", "part", "files", "file_names", "pipe_dataset", "shard")  # functions of our library
 _FLAGS = ("store_true", "store_false", "store_const", "count")
 _NUMBERS = {"int": int, "float": float}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Option:
-    """Describe an option of argparse."""
-
-    names: tuple[str, ...]  # as written: --epochs, -e
-    required: bool
-    use: Use
-
-    @property
-    def keys(self) -> set[str]:
-        return {name.lstrip("-") for name in self.names}
+_FALSE = ("false", "0", "no", "off", "none")
+# Calls that refuse a number that comes as text, by the last word of their names.
+_OPTIMIZERS = ("Adam", "SGD", "RMSprop", "AdamW", "Adagrad")
+_FIRST_IS_NUMBER = (
+    *("range", "batch", "repeat", "take", "skip", "shuffle", "prefetch", "Dropout", "Embedding", "LSTM", "GRU"),
+    *_OPTIMIZERS,
+)
+_NUMBERS_OF = {
+    "fit": ("epochs", "batch_size", "steps_per_epoch", "validation_split", "initial_epoch"),
+    "EarlyStopping": ("patience",),
+    **dict.fromkeys(_OPTIMIZERS, ("learning_rate",)),
+}
+_TAKES_PATH = ("os.path.join", "pathlib.Path", "open", "numpy.load", "pandas.read_csv", "tensorflow.io.read_file")
+# How other code adds to parsed arguments, or takes a parser for its own options.
+_CHANGES_ARGUMENTS = (
+    r"setattr\(|__dict__|namespace=|parents=|vars\(\w+\)(\.update|\[)|[(,] *\w*parser *[,)]|Namespace\("
+)
 
 
 def of_arguments(case: Case) -> Iterator[Finding]:
     """Yield hyperparameters that the script refuses or misses, and channels and variables that the job lacks."""
-    options, whole = _options(case.code)
+    options, whole = options_of(case.code)
     for use in case.code.calls(".add_argument"):
         kind = use.argument("type")
         if isinstance(kind, ast.Name) and kind.id == "bool":
@@ -54,11 +61,14 @@ def of_arguments(case: Case) -> Iterator[Finding]:
     if case.job is not None:
         by_shell = case.code.main.path.suffix == ".sh"
         if not by_shell or [each.arguments for each in started(case.code.main.text)] == [("$@",)]:
+            flags = flags_of(case.code)
             yield from _of_parser(case, options, whole)
-            yield from _of_absl(case)
-            yield from _of_other_parsers(case)
+            yield from _of_attributes(case, options, whole)
+            yield from _of_absl(case, flags)
+            yield from _of_other_parsers(case, flags)
         elif case.code.started:
             yield from _of_shell(case, options)
+        yield from _of_numbers(case)
         yield from _of_channels(case)
     if case.job or case.code.imports("tensorflow*"):
         for name, place in _needed(case.code, f"^(?:{'|'.join(_OF_V3)})$"):
@@ -74,20 +84,6 @@ def of_arguments(case: Case) -> Iterator[Finding]:
                 yield finding("variable-unknown", place, name=name, near=did_you_mean(name, known), instead=instead)
 
 
-def _options(code: UserProgram) -> tuple[list[Option], bool]:
-    """Return (options, whether these are all). If an option's name is computed, there may be others."""
-    found, whole = [], True
-    for use in code.calls(".add_argument"):
-        assert isinstance(use.node, ast.Call)
-        names = texts_of(use.node.args)
-        if len(names) < len(use.node.args) or not use.node.args:
-            whole = False
-        if any(name.startswith("-") for name in names):
-            required = value_of(use.argument("required")) is True
-            found.append(Option(names=tuple(names), required=required, use=use))
-    return found, whole
-
-
 def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Finding]:
     parsers = case.code.calls(".parse_args", ".parse_known_args")
     if any(isinstance(use.argument("args", 0), ast.List | ast.Tuple) for use in parsers):
@@ -96,8 +92,10 @@ def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Findi
     strict = case.code.call(".parse_args")
     if strict and options and whole and not case.code.has(".parse_known_args"):
         for key in sorted(given):
-            taken = [option for option in options if _is_of(option, key)]
-            if not taken:
+            taken = [option for option in options if option.takes(key)]
+            if not taken and (longer := _of_one_letter(key, options)):
+                yield finding("argument-unknown/letter", longer.use.place, key=key)
+            elif not taken:
                 sent = " (SDK v2's TensorFlow adds it)" if key == "model_dir" else ""
                 yield _unknown(strict.place, key, sent, options)
             elif len(taken) > 1 and not any(key in option.keys for option in taken):
@@ -114,12 +112,14 @@ def _of_parser(case: Case, options: list[Option], whole: bool) -> Iterator[Findi
     elif options and whole:
         for key in sorted(given.keys() - {"model_dir"}):
             near = next((option for option in options if _plain(key) in map(_plain, option.keys)), None)
-            if near and not any(_is_of(option, key) for option in options):
+            if longer := _of_one_letter(key, options):
+                yield finding("argument-near/letter", longer.use.place, key=key)
+            elif near and not any(option.takes(key) for option in options):
                 name = near.names[0]
                 yield finding("argument-near", near.use.place, key=key, option=name, name=name.lstrip("-"))
     yield from _of_values(case, options)
     for option in options:
-        if option.required and not any(_is_of(option, key) for key in given) and not _of_another_command(option.use):
+        if option.required and not any(option.takes(key) for key in given) and not _of_another_command(option.use):
             name = next(iter(sorted(option.keys, key=len, reverse=True)))
             yield finding("argument-missing", option.use.place, option=option.names[0], name=name)
 
@@ -139,6 +139,64 @@ def _of_shell(case: Case, options: list[Option]) -> Iterator[Finding]:
         yield finding("arguments-dropped", place, keys=", ".join(lost), shell=main.path.name, program=program)
 
 
+def _of_one_letter(key: str, options: list[Option]) -> Option | None:
+    """Return the option --x of a hyperparameter that comes as -x, if no option takes it."""
+    taken = len(key) != 1 or any(option.takes(key) for option in options)
+    return None if taken else next((option for option in options if f"--{key}" in option.names), None)
+
+
+def _of_attributes(case: Case, options: list[Option], whole: bool) -> Iterator[Finding]:
+    """Yield attributes that the parsed arguments do not have. What other code may add to them is unknown."""
+    names = {option.dest for option in options}
+    for use in case.code.calls(".add_argument", ".add_subparsers", ".set_defaults"):
+        names |= {text_of(use.argument("dest")), text_of(use.argument("", 0))}
+        names |= {each.arg or "" for each in vars(use.node)["keywords"]} if use.name.endswith("defaults") else set()
+    if not (options and whole) or case.code.mentions(_CHANGES_ARGUMENTS):
+        return
+    for source, node in case.code.nodes(ast.Attribute):
+        lacks = node.attr not in names and not hasattr(argparse.Namespace(), node.attr)
+        stored = any(each.values.scopes.stores.get(node.attr) for each in case.code.sources)
+        if lacks and not stored and not tried(source, node) and is_parsed(source, node.value):
+            near = nearest(node.attr, names)
+            instead = f"{ast.unparse(node.value)}.{near}" if near else ""
+            yield finding(
+                "attribute-missing", source.at(node), written=ast.unparse(node), name=node.attr, instead=instead
+            )
+
+
+def _of_numbers(case: Case) -> Iterator[Finding]:
+    """Yield texts that come from a variable or an option without `type=`, where a call takes a number."""
+    for use in case.code.calls("*"):
+        call = use.node
+        assert isinstance(call, ast.Call)
+        taker = use.name.rpartition(".")[2]
+        given = [word.value for word in call.keywords if word.arg in _NUMBERS_OF.get(taker, ())]
+        given += call.args[:1] if taker in _FIRST_IS_NUMBER and (use.name == "range") == (taker == "range") else []
+        for node in given:
+            origins = use.source.values.scopes.origins(node) if isinstance(node, ast.Name) else [node]
+            for origin in origins if len(origins) == 1 and not tried(use.source, node) else ():
+                if how := _text_of_job(case, use.source, origin):
+                    name = ast.unparse(node)
+                    yield finding("text-as-number", use.source.at(node), name=name, taker=taker, instead=how)
+
+
+def _text_of_job(case: Case, source: SourceFile, node: ast.AST | None) -> str:
+    """Return how to write an expression as a number, if the job gives it as text; else ""."""
+    seen = values(case, source, node)
+    if (
+        len(seen) != 1
+        or not isinstance(seen[0], str)
+        or not is_known(seen[0])
+        or not re.fullmatch(r"-?[\d.]+(e-?\d+)?", seen[0])
+    ):
+        return ""
+    kind = "int" if seen[0].lstrip("-").isdigit() else "float"
+    if isinstance(node, ast.Attribute) and is_parsed(source, node.value):
+        return f"type={kind} of its option"
+    written = ast.get_source_segment(source.text, node) or "" if node else ""
+    return f"{kind}({written})" if "environ" in written or "getenv" in written else ""
+
+
 def _plain(name: str) -> str:
     return name.replace("-", "_").lower()
 
@@ -152,13 +210,6 @@ def _unknown(place: Place, key: str, sent: str, options: list[Option]) -> Findin
 def _sent(key: str) -> str:
     """Return the command-line option by which SageMaker passes a hyperparameter."""
     return params.arguments({key: ""})[0]
-
-
-def _is_of(option: Option, key: str) -> bool:
-    """Return whether argparse assigns a hyperparameter to an option: by its name, or the beginning of a long name."""
-    if len(key) == 1:  # sent as -x
-        return f"-{key}" in option.names
-    return key in option.keys or any(name.startswith(key) for name in option.keys)
 
 
 def _of_another_command(use: Use) -> bool:
@@ -177,10 +228,16 @@ def _of_values(case: Case, options: list[Option]) -> Iterator[Finding]:
     for option in options:
         action = option.use.argument("action")
         takes_none = value_of(action) in _FLAGS
+        switched_on = value_of(action) == "store_true" and not strict
         takes_none = takes_none or (action is not None and ast.unparse(action).endswith("BooleanOptionalAction"))
         for key in sorted(option.keys & case.hyperparameters.keys()):
             value = params.arguments({key: case.hyperparameters[key]})[-1]
             wanted = _wanted(option.use, value)
+            if switched_on and value.lower() in _FALSE:
+                name = option.names[0]
+                yield finding(
+                    "bool-flag/argparse", option.use.place, key=key, value=repr(value), option=name, text=value
+                )
             if takes_none and strict:
                 wanted = "no value, and a hyperparameter always has one"
             if wanted:
@@ -215,14 +272,16 @@ def _wanted(use: Use, value: str) -> str:
     return ""
 
 
-def _of_absl(case: Case) -> Iterator[Finding]:
-    """Yield absl's booleans with a value. absl would set such a flag to true and stop reading flags at the value."""
+def _of_absl(case: Case, flags: list[Option]) -> Iterator[Finding]:
+    """Yield flags that must be given, and booleans with a value, behind which absl reads no flag."""
     given = params.of_the_script(case.hyperparameters)
-    for use in case.code.calls(".DEFINE_boolean", ".DEFINE_bool"):
-        key = text_of(use.argument("name", 0))
-        if key in given:
+    for flag in flags:
+        use, key = flag.use, flag.names[0]
+        if flag.required and key not in given and not tried(use.source, use.node):
+            yield finding("argument-missing/absl", use.place, option=f"--{key}", name=key)
+        if key in given and use.name.endswith((".DEFINE_boolean", ".DEFINE_bool")):
             value = str(given[key])
-            false = value.lower() in ("false", "0", "no")
+            false = value.lower() in _FALSE
             behind = sorted(other for other in given if other > key)
             if false or behind:
                 what = "sets it to true" if false else "sets it"
@@ -230,19 +289,35 @@ def _of_absl(case: Case) -> Iterator[Finding]:
                 yield finding("bool-flag", use.place, key=key, value=repr(value), text=value, sets=what, more=more)
 
 
-def _of_other_parsers(case: Case) -> Iterator[Finding]:
-    """Yield hyperparameters that Hydra, click, absl or Fire refuse."""
+def _of_other_parsers(case: Case, flags: list[Option]) -> Iterator[Finding]:
+    """Yield hyperparameters that Hydra, click, absl, docopt or Fire refuse, and a folder that Hydra misses."""
     code, given = case.code, sorted(params.of_the_script(case.hyperparameters))
     if given and (use := code.first("hydra.main")) and not code.mentions("SM_HPS|sys.argv|compose"):
         yield finding("argument-unknown/hydra", use.place, keys=", ".join(given))
-    lenient = code.mentions("ignore_unknown_options|known_only|argparse_flags|undefok")
-    for parser, calls in {"click": ("click.option",), "absl": ("absl.flags.DEFINE_*", ".flags.DEFINE_*")}.items():
-        uses = [use for use in code.calls(*calls) if isinstance(use.node, ast.Call)]
-        words = [texts_of(vars(use.node)["args"]) for use in uses]
-        names = {name.lstrip("-") for texts in words for text in texts for name in text.split("/")}
-        for key in given:
-            if uses and all(words) and key not in names and not lenient:
+    lenient = code.mentions(r"ignore_unknown_options|known_only|argparse_flags|undefok|define_\w*flags")
+    clicks = list(code.calls("click.option"))
+    words = [texts_of(vars(use.node)["args"]) for use in clicks]
+    defined = list(code.calls("absl.flags.DEFINE_*", ".flags.DEFINE_*"))
+    docopts = list(code.calls("docopt.docopt"))
+    usage = _usage(docopts[0]) if docopts else ""
+    names_of: dict[str, tuple[list[Use], bool, set[str]]] = {
+        "click": (
+            clicks,
+            all(words),
+            {name.lstrip("-") for texts in words for text in texts for name in text.split("/")},
+        ),
+        "absl": (defined, len(defined) == len(flags), {name for flag in flags for name in flag.names}),
+        "docopt": (
+            docopts,
+            bool(usage) and docopts[0].argument("argv", 1) is None,
+            set(re.findall(r"(?<![\w-])--?([\w-]+)", usage)),
+        ),
+    }
+    for parser, (uses, whole, names) in names_of.items():
+        for key in given if uses and whole and not lenient else ():
+            if key not in names and not (parser == "docopt" and any(name.startswith(key) for name in names)):
                 yield finding("argument-unknown/other", uses[0].place, option=_sent(key), key=key, parser=parser)
+    yield from _of_config(case)
     fire = code.call("fire.Fire")
     component = fire.argument("component", 0) if fire else None
     target = component.id if isinstance(component, ast.Name) else ""
@@ -251,6 +326,28 @@ def _of_other_parsers(case: Case) -> Iterator[Finding]:
         for key in given:
             if key.replace("-", "_") not in parameters(own):
                 yield finding("argument-unknown/other", fire.place, option=_sent(key), key=key, parser="Fire")
+
+
+def _usage(use: Use) -> str:
+    """Return the text from which docopt reads its options; "" if it is not known."""
+    node = use.argument("doc", 0)
+    if isinstance(node, ast.Name) and node.id == "__doc__":
+        return ast.get_docstring(use.source.tree) or ""
+    return str(use.source.constant(node) or "")
+
+
+def _of_config(case: Case) -> Iterator[Finding]:
+    """Yield a folder of Hydra's configs that is not beside the program, or lacks the config."""
+    for use in case.code.calls("hydra.main"):
+        folder, name = (use.source.constant(use.argument(key)) for key in ("config_path", "config_name"))
+        if not isinstance(folder, str) or "://" in folder or not use.source.path.is_file():
+            continue
+        path = use.source.path.parent / folder
+        file = f"{str(name).removesuffix('.yaml')}.yaml" if name else ""
+        if not path.is_dir():
+            yield finding("config-missing", use.place, name=folder)
+        elif file and not (path / file).is_file() and not case.code.has("*.ConfigStore"):
+            yield finding("config-missing", use.place, name=f"{folder}/{file}")
 
 
 def _of_channels(case: Case) -> Iterator[Finding]:
@@ -265,11 +362,43 @@ def _of_channels(case: Case) -> Iterator[Finding]:
         in_group = any(re.fullmatch(rf"{re.escape(text_of(named))}-\d+", each) for each in there)
         if named and text_of(named) not in ("", *there) and not in_group and not tried(use.source, named):
             yield _absent(use.place, text_of(named), there)
+    yield from _of_none(case)
+    makes = case.code.has(".makedirs", ".mkdir", ".symlink", ".symlink_to", ".copytree", kind=UseKind.CALL)
+    for source, node, found in case.code.strings(r"^/opt/ml/input/(?!data\b|config\b)([\w.-]+)"):
+        if not (makes or tried(source, node) or case.never_takes(source, node)):
+            yield finding("channel-missing/folder", source.at(node), folder=found[0], name=found[1])
     for source, node, found in case.code.strings(r"^/opt/ml/input/data/([\w.-]+)"):
         name = re.sub(r"_\d+$", "", found[1])
         missing = not {found[1], name, name.removesuffix("-manifest")} & there
         if missing and not tried(source, node) and not case.never_takes(source, node):
             yield _absent(source.at(node), found[1], there)
+
+
+def _of_none(case: Case) -> Iterator[Finding]:
+    """Yield paths that the script is sure to make of a channel's variable, where the job has no such channel."""
+    sure = reached(case.code)
+    uses = [(use.source, node) for use in case.code.calls(*_TAKES_PATH) if (node := use.argument("", 0))]
+    uses += [(source, node.left) for source, node in case.code.nodes(ast.BinOp) if isinstance(node.op, ast.Add)]
+    for source, node in uses:
+        variable = _variable_of(case, source, node) if node in sure.get(source, ()) else ""
+        if variable.startswith("SM_CHANNEL_") and values(case, source, node) == (None,):
+            name = variable.removeprefix("SM_CHANNEL_").lower()
+            there = ", ".join(sorted(case.channels)) or "none"
+            written = ast.unparse(node)
+            yield finding("channel-missing/none", source.at(node), name=name, there=there, written=written)
+
+
+def _variable_of(case: Case, source: SourceFile, node: ast.AST | None, deep: int = 0) -> str:
+    """Return the environment variable that an expression reads with `get`, also through a name or an option."""
+    match node:
+        case ast.Call(args=[ast.Constant(str(name))]) if source.dotted(node.func) in ("os.environ.get", "os.getenv"):
+            return name
+        case ast.Name() if deep < 5 and len(origins := source.values.scopes.origins(node)) == 1:
+            return _variable_of(case, source, origins[0], deep + 1)
+        case ast.Attribute(attr=name) if is_parsed(source, node.value):
+            options = [each for each in options_of(case.code)[0] if each.dest == name]
+            return _variable_of(case, options[0].use.source, options[0].default) if options else ""
+    return ""
 
 
 def _needed(code: UserProgram, names: str, of: str = "") -> Iterator[tuple[str, Place]]:

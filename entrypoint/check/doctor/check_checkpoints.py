@@ -6,12 +6,15 @@ import re
 from collections.abc import Iterator
 
 from entrypoint.base.severity import Severity
+from entrypoint.check.doctor.check_folders import checkpoints_elsewhere, model_elsewhere, model_untrained
+from entrypoint.check.doctor.job_values import values
 from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.job import Mode
 from entrypoint.usercode import api_names as api
 from entrypoint.usercode.datasets import stands_for
+from entrypoint.usercode.known_values import is_known
 from entrypoint.usercode.source import SourceFile, Use
 
 # Names and keys that identify a process, in code as ast.unparse writes it.
@@ -37,6 +40,7 @@ def of_keeping(case: Case) -> Iterator[Finding]:
     if learns:
         yield from _of_checkpoints(case, learns)
         yield from _of_model(case, learns, saves)
+        yield from model_untrained(case, saves)
 
 
 def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Finding]:
@@ -47,7 +51,7 @@ def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Fin
     writing = [*saves, *callbacks, *([] if code.has(api.OUR_MANAGER) else managers)]
     workers = case.together(Mode.MWMS) and code.has(*api.WORKERS)
     bare = [use for use in writing if not _guarded(use)]
-    if (ranks or workers) and bare and not any(_decides(source) for source in code.sources):
+    if (ranks or workers) and bare and not any(_decides(case, source) for source in code.sources):
         use = bare[0]
         yield finding("all-save" if ranks else "all-save/workers", use.place, written=use.written)
     if workers and not ranks and not (case.may_be(Mode.PS) and case.job is None):
@@ -78,6 +82,8 @@ def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
             why = "and nothing is ever put there" if kept else "and a failure loses all of it"
         why = f"for which the job has a CheckpointConfig, {why}" if kept else why
         yield finding("no-checkpoint", learns.place, severity=severity, why=why)
+    elif elsewhere := list(checkpoints_elsewhere(case, severity, where)):
+        yield from elsewhere
     elif written is not None and not folder:
         yield finding("checkpoint-elsewhere", written.place, severity=severity, written=written.written)
     if written is not None and not code.has(*api.READS_CHECKPOINTS) and not estimators:
@@ -106,6 +112,8 @@ def _of_model(case: Case, learns: Use, saves: list[Use]) -> Iterator[Finding]:
     names_folder = code.mentions(r"SM_MODEL_DIR|/opt/ml/model|model_dir") or case.gives("/opt/ml/model")
     if not saves and not code.has(".ModelCheckpoint", ".copytree", ".copy") and not names_folder:
         yield finding("no-model", learns.place)
+    elif elsewhere := list(model_elsewhere(case, saves)):
+        yield from elsewhere
     elif saves and not names_folder:
         yield finding("no-model/elsewhere", saves[0].place, written=saves[0].written)
     where = str(case.hyperparameters.get("model_dir") or "")
@@ -155,9 +163,13 @@ def _on_every_branch(uses: list[Use]) -> bool:
     return any(len(each) == 2 and isinstance(node, ast.If) and node.orelse for node, each in sides.items())
 
 
-def _decides(source: SourceFile) -> bool:
+def _decides(case: Case, source: SourceFile) -> bool:
     """Return whether a file uses the rank for more than printing: to name a folder, return, or call a function."""
     for node in ast.walk(source.tree):
+        if isinstance(node, ast.IfExp):
+            sides = [values(case, source, side) for side in (node.body, node.orelse)]
+            if sides[0] == sides[1] and all(map(is_known, sides[0])):
+                continue
         if _passes_who(source, node):
             return True
         if isinstance(node, ast.If | ast.IfExp) and _asks_who(source, node.test):

@@ -3,20 +3,32 @@
 import ast
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from entrypoint.base.severity import Severity
+from entrypoint.check.doctor.check_request import no_number
+from entrypoint.check.doctor.job_values import values
 from entrypoint.check.doctor.request import mappings
+from entrypoint.check.doctor.requirements import installed_by, needs_index
 from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
-from entrypoint.usercode.api_names import LOGS, SESSIONS
-from entrypoint.usercode.source import SourceFile, Use, text_of, texts_of, value_of
+from entrypoint.usercode import api_names as api
+from entrypoint.usercode.guards import tried
+from entrypoint.usercode.known_values import UNKNOWN
+from entrypoint.usercode.name_scopes import is_spread
+from entrypoint.usercode.reached import reached
+from entrypoint.usercode.source import Use, matches, texts_of, value_of
 
 
 def of_platform(case: Case) -> Iterator[Finding]:
     """Yield what the script does, and what its request does not give it."""
     if case.job is not None and case.code.main.tree.body:
         yield from _of_metrics(case)
+        yield from _of_summaries(case)
+        yield from _of_read_only(case)
+        if case.request.body.get("EnableNetworkIsolation"):
+            yield from _of_isolation(case)
 
 
 # --- metrics ---
@@ -31,21 +43,16 @@ _OF_KERAS = {"epochs", "batch_size", "verbose", "callbacks", "steps_per_epoch", 
 class _Log(NamedTuple):
     """Hold what the script prints."""
 
-    lines: list[str]  # by its own calls, with _NUMBER for each value
+    own: list[str]  # lines of its own calls, with _NUMBER for each value
     fits: list[Use]  # calls of Keras's fit
     prints: bool  # whether Keras prints
-    metrics: set[str]  # that Keras certainly prints, as far as it prints
+    metrics: set[str]  # that Keras prints, those that are certain
     may_validate: bool
 
-    @property
-    def shown(self) -> list[str]:
-        return [*self.lines, *(_keras_lines(self.metrics) if self.prints else [])]
-
-    def possible(self, word: str) -> list[str]:
-        """Return lines of Keras with a metric that it may print."""
-        return (
-            _keras_lines({*self.metrics, word}) if self.prints and self.may_validate >= word.startswith("val_") else []
-        )
+    def lines(self, *words: str) -> list[str]:
+        """Return all lines; `words`: metrics that Keras may print besides."""
+        possible = [word for word in words if self.may_validate or not word.startswith("val_")]
+        return [*self.own, *(_keras_lines({*self.metrics, *possible}) if self.prints else [])]
 
 
 def _of_metrics(case: Case) -> Iterator[Finding]:
@@ -55,82 +62,52 @@ def _of_metrics(case: Case) -> Iterator[Finding]:
     for each in definitions if log else ():
         regex, name = str(each.get("Regex") or ""), str(each.get("Name"))
         before = _BEFORE_THE_NUMBER.search(re.split(r"(?<!\\)\(", regex, maxsplit=1)[0])
-        if log and before and not regex.startswith("^") and _has_group(regex):
-            label = _other_label(log, before, regex)
-            better, lack = (
-                f"{regex[: before.start()]}{label}{regex[before.end() :]}",
-                _lack(case, log, before[1], regex),
-            )
-            if label and _matches(better, log.shown):
-                place = case.request.at("MetricDefinitions", name)
-                shown = {"label": repr(label), "better": repr(better)}
-                yield finding("metric-unprinted", place, severity=None, name=name, regex=repr(regex), **shown)
-            elif lack:
-                yield finding(
-                    f"metric-unprinted/{lack}", log.fits[0].place, severity=None, name=name, regex=repr(regex)
-                )
-
-
-def _other_label(log: _Log, before: re.Match[str], regex: str) -> str:
-    """Return what the script prints before the number, if the metric's expression wants something else there."""
-    return "" if _matches(regex, [*log.shown, *log.possible(before[1])]) else _label(before[1], log.shown)
+        if not log or not before or regex.startswith("^") or no_number(regex):
+            continue
+        if _matches(regex, log.lines(before[1])):
+            continue
+        label = _label(before[1], log.lines())
+        better = f"{regex[: before.start()]}{label}{regex[before.end() :]}"
+        if label and _matches(better, log.lines()):
+            place, shown = case.request.at("MetricDefinitions", name), repr(better)
+            yield finding("metric-unprinted", place, name=name, regex=repr(regex), label=repr(label), better=shown)
+        elif lack := _lack(case, log, before[1], regex):
+            yield finding(f"metric-unprinted/{lack}", log.fits[0].place, name=name, regex=repr(regex))
 
 
 def _lack(case: Case, log: _Log, word: str, regex: str) -> str:
     """Return why Keras does not print a metric: `silent`, `no-validation`; "" if it may, or another call does."""
-    if not log.fits or _matches(regex, log.lines) or not _matches(regex, _keras_lines({*log.metrics, word})):
+    if not log.fits or not _matches(regex, _keras_lines({*log.metrics, word})):
         return ""
-    unvalidated = word.startswith("val_") and not log.may_validate and not case.code.mentions(rf"\b{word}\b")
-    return "no-validation" if log.prints and unvalidated else "" if log.prints else "silent"
+    is_named = log.may_validate or not word.startswith("val_") or case.code.mentions(rf"\b{word}\b")
+    return "silent" if not log.prints else "" if is_named else "no-validation"
 
 
 def _log_of(case: Case) -> _Log | None:
     """Return what the script prints; None if that is not certain."""
-    code, lines = case.code, list[str]()
+    code = case.code
     others = [use for use in code.calls("*Callback") if not re.match("tensorflow|keras|horovod", use.name)]
-    if others or code.has("subprocess.*", "os.system", *SESSIONS):
+    own = [_printed(use) for use in code.calls("*")]
+    if others or None in own or code.has(*api.STARTS_PROGRAMS, *api.SESSIONS):
         return None
-    for use in code.calls("*"):
-        text = _printed(use)
-        if text is None:
-            return None
-        lines += [text] if text else []
     calls = [use for use in code.calls(".fit", ".fit_generator", ".evaluate") if _may_be_keras(case, use)]
     fits = [use for use in calls if not use.name.endswith(".evaluate")]
-    metrics = {text for use in code.calls(".compile") for text in _texts(use.argument("metrics", 2))} | {"loss"}
-    validates = [use for use in fits if any(use.argument(*each) for each in _VALIDATES.items())]
+    named = [use.argument("metrics", 2) for use in code.calls(".compile")]
+    metrics = {"loss", *texts_of(each for node in named if node for each in ast.walk(node))} if fits else set()
+    validates = any(use.argument(*each) for use in fits for each in _VALIDATES.items())
     return _Log(
-        lines,
+        [line for line in own if line],
         fits,
         any(value_of(use.argument("verbose")) != 0 for use in calls),
-        (metrics | {f"val_{each}" for each in metrics} if validates else metrics) if fits else set(),
-        bool(validates) or any(_is_open(use) for use in fits),
+        metrics | {f"val_{each}" for each in metrics if validates},
+        validates or any(is_spread(use.call) for use in fits),
     )
-
-
-def _texts(node: ast.AST | None) -> list[str]:
-    return texts_of(ast.walk(node)) if node else []
 
 
 def _may_be_keras(case: Case, use: Use) -> bool:
     """Return whether a call is probably Keras's: by its arguments, or since no other library has such a method."""
-    assert isinstance(use.node, ast.Call)
-    named = {word.arg for word in use.node.keywords}
-    return bool(named & _OF_KERAS) or _is_open(use) or not case.code.imports("sklearn*", "xgboost*", "lightgbm*")
-
-
-def _is_open(use: Use) -> bool:
-    """Return whether a call passes `*a` or `**b`."""
-    assert isinstance(use.node, ast.Call)
-    given = [*use.node.args, *(word.arg for word in use.node.keywords)]
-    return any(each is None or isinstance(each, ast.Starred) for each in given)
-
-
-def _has_group(regex: str) -> bool:
-    try:
-        return bool(re.compile(regex).groups)
-    except re.error:  # for which there is another rule
-        return False
+    named = {word.arg for word in use.call.keywords}
+    return bool(named & {*_OF_KERAS, None}) or not case.code.imports("sklearn*", "xgboost*", "lightgbm*")
 
 
 def _matches(regex: str, lines: list[str]) -> bool:
@@ -153,33 +130,123 @@ def _keras_lines(metrics: set[str]) -> list[str]:
 def _printed(use: Use) -> str | None:
     """Return what a call prints, with _NUMBER for each value; "" if it prints nothing, None if it may be any text."""
     owner, _, last = use.name.rpartition(".")
-    writes = use.name in ("sys.stdout.write", "sys.stderr.write")
-    assert isinstance(use.node, ast.Call)
-    if not use.node.args or not (last == "print" or writes or (last in LOGS and "log" in owner.lower())):
+    logs = last in api.LOGS and "log" in owner.lower()
+    if not use.call.args or not (logs or last == "print" or use.name in ("sys.stdout.write", "sys.stderr.write")):
         return ""
-    first, *others = (_text(use.source, each) for each in use.node.args)
-    if first is not None and last not in ("print", "write") and "%" in first:
-        return _filled(re.sub(r"%[\d.]*[a-z]", "{}", first))
-    return None if first is None else " ".join([first, *(_NUMBER if each is None else each for each in others)])
+    known = [use.source.values.of(each) for each in use.call.args]
+    first, *others = (str(values[0]) if len(values) == 1 else UNKNOWN for values in known)
+    text = " ".join([re.sub(r"%[\d.]*[a-z]", UNKNOWN, first) if logs else first, *others])
+    # What is not known may be a metric's name.
+    may_be_name = (
+        first == UNKNOWN
+        or is_spread(use.call)
+        or use.argument("sep")
+        or re.search(rf"{re.escape(UNKNOWN)}['\"\]]*\s*[:=]\s*{re.escape(UNKNOWN)}", text)
+    )
+    return None if may_be_name else text.replace(UNKNOWN, _NUMBER)
 
 
-def _text(source: SourceFile, node: ast.AST) -> str | None:
-    """Return the text of an expression, with _NUMBER for each value in it; None if it may be any text."""
-    match node:
-        case ast.Constant(value=value):
-            return str(value)
-        case ast.JoinedStr(values=values):
-            return _filled("".join("{}" if isinstance(each, ast.FormattedValue) else text_of(each) for each in values))
-        case ast.BinOp(left=left, op=ast.Mod()) if text_of(left):
-            return _filled(re.sub(r"%[\d.]*[a-z]", "{}", text_of(left)))
-        case ast.Call(func=ast.Attribute(value=text, attr="format")) if text_of(text):
-            return _filled(re.sub(r"\{[^}]*\}", "{}", text_of(text)))
-        case ast.Name():
-            value = source.constant(node)
-            return value if isinstance(value, str) else None
-    return None
+# --- folders of the request ---
+
+_SUMMARIES = {".TensorBoard": "log_dir", ".create_file_writer": "logdir", ".FileWriter": "logdir"}
 
 
-def _filled(text: str) -> str | None:
-    """Return a text with _NUMBER for each `{}`; None if one of these may be a metric's name."""
-    return None if re.search(r"\{\}['\"\]]*\s*[:=]?\s*\{\}", text) else text.replace("{}", _NUMBER)
+def _of_summaries(case: Case) -> Iterator[Finding]:
+    """Yield summaries that are written beside the folder that SageMaker uploads."""
+    config = case.request.body.get("TensorBoardOutputConfig")
+    local = str((config or {}).get("LocalPath") or "/opt/ml/output/tensorboard").rstrip("/")
+    if not config or case.gives(local) or case.code.mentions(re.escape(local)) or case.code.has(*api.MOVES_FILES):
+        return
+    writing = list(case.code.calls(*_SUMMARIES))
+    folders = [_folders(case, use) for use in writing]
+    if writing and all(_is_elsewhere(str(path), local) for each in folders for path in each):
+        folder = " or ".join(map(str, folders[0]))
+        yield finding("summaries-elsewhere", writing[0].place, written=writing[0].written, folder=folder, local=local)
+
+
+def _is_elsewhere(path: str, folder: str) -> bool:
+    """Return whether a path, of which perhaps only the beginning is known, does not lie in a folder."""
+    known, unknown, _ = path.partition(UNKNOWN)
+    inside = f"{known}/".startswith(f"{folder}/") or (unknown and folder.startswith(known))
+    return bool(known) and not inside
+
+
+def _folders(case: Case, use: Use) -> tuple[Any, ...]:
+    name = _SUMMARIES[f".{use.name.rpartition('.')[2]}"]
+    node = use.argument(name, 0)
+    by_default = node is None and name == "log_dir" and not is_spread(use.call)
+    return ("logs",) if by_default else values(case, use.source, node)
+
+
+def _of_read_only(case: Case) -> Iterator[Finding]:
+    """Yield what is written to a channel that is mounted read-only."""
+    channels = {f"/opt/ml/input/data/{name}/": why for name in case.request.channels if (why := _read_only(case, name))}
+    for at, names in api.WRITES_FILES.items() if channels else ():
+        for use in case.code.calls(*names):
+            if (matches(use.name, api.OPENS_FILES) and not _opens_to_write(use)) or tried(use.source, use.node):
+                continue
+            node = use.argument("", at) or use.argument("filename") or use.argument("path")
+            paths = values(case, use.source, node)
+            inside = [{each for each in channels if f"{path}/".startswith(each)} for path in paths]
+            if all(inside):
+                folder = min(inside[0])
+                name, why = folder.split("/")[-2], channels[folder]
+                yield finding("channel-read-only", use.place, written=use.written, channel=name, why=why)
+
+
+def _opens_to_write(use: Use) -> bool:
+    mode = value_of(use.argument("mode", 1))
+    return isinstance(mode, str) and bool(set(mode) & set("wax+"))
+
+
+def _read_only(case: Case, name: str) -> str:
+    """Return by what a channel is read-only; "" if it can be written to, as far as is known."""
+    channel, usual = case.request.channels[name], case.request.algorithm.get("TrainingInputMode")
+    files = (channel.get("DataSource") or {}).get("FileSystemDataSource") or {}
+    if files:
+        return "FileSystemAccessMode is ro" if files.get("FileSystemAccessMode") == "ro" else ""
+    return "it is in FastFile mode" if (channel.get("InputMode") or usual) == "FastFile" else ""
+
+
+# --- network isolation ---
+
+
+def _of_isolation(case: Case) -> Iterator[Finding]:
+    """Yield what a script is sure to fetch from a network that it does not have."""
+    sure = reached(case.code)
+    for use in case.code.calls("*"):
+        nodes = sure.get(use.source, set())
+        if use.node in nodes and (_fetches(case, use) or _asks_aws(case, use, nodes)):
+            yield finding("isolated-network", use.place, written=use.written)
+        elif use.node in nodes and _is_of_keras(case, use):  # an image may have it in ~/.keras
+            yield finding("isolated-network/keras", use.place, severity=Severity.WARNING, written=use.written)
+
+
+def _asks_aws(case: Case, use: Use, sure: set[ast.AST]) -> bool:
+    """Return whether a client of AWS is made, and a method of it is sure to be called."""
+    if not matches(use.name, ("boto3.client", "boto3.resource")) or case.code.mentions("endpoint_url"):
+        return False
+    outer = use.source.parents.get(use.node)
+    names = [ast.unparse(each) for each in getattr(outer, "targets", ())]
+    called = (each.func.value for each in sure if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute))
+    return isinstance(outer, ast.Attribute) or any(ast.unparse(each) in names for each in called)
+
+
+def _is_of_keras(case: Case, use: Use) -> bool:
+    """Return whether a call fetches data or weights of Keras, which are in no folder of the job's."""
+    if case.code.mentions(r"/\.keras\b|KERAS_HOME") or "KERAS_HOME" in case.environment or is_spread(use.call):
+        return False
+    if matches(use.name, ("*keras.datasets.*.load_data",)):
+        return not use.call.args and use.argument("path") is None
+    weights = use.argument("weights")
+    is_model = re.search(r"keras\.applications\.(\w+\.)?[A-Z]\w+$", use.name) and len(use.call.args) < 2
+    return bool(is_model) and (weights is None or use.source.constant(weights) == "imagenet")
+
+
+def _fetches(case: Case, use: Use) -> bool:
+    """Return whether a call asks a web address, or an index of packages."""
+    for name, at in api.FETCHES.items():
+        if matches(use.name, (name,)):
+            addresses = values(case, use.source, use.argument("origin" if at else "url", at))
+            return all(re.match(r"(https?|ftp)://(?!localhost|127\.|\[|\.\.\.)", str(each)) for each in addresses)
+    return matches(use.name, api.STARTS_PROGRAMS) and any(needs_index(case, word) for word in installed_by(use))

@@ -196,7 +196,7 @@ def _of_image(request: Request, image: str) -> Iterator[Finding]:
         yield finding("image-and-gpus/no-gpus", request.at("InstanceType"), severity=Severity.NOTE, runs_on=runs_on)
 
 
-def _no_number(regex: str) -> str:
+def no_number(regex: str) -> str:
     """Return why a metric's regular expression can find no number; "" if it can."""
     try:
         return "" if re.compile(regex).groups else "has no group, whose text would be the number"
@@ -237,7 +237,7 @@ def _of_the_rest(described: Described, code: UserProgram | None) -> Iterator[Fin
             rule, name = "metric-anchored/stdout" if of_mpirun else "metric-anchored", str(each.get("Name"))
             without = repr(_MPIRUN.sub("", regex).removeprefix("^"))
             yield finding(rule, request.at(name), name=name, regex=repr(regex), without=without)
-        if wrong := _no_number(regex):
+        if wrong := no_number(regex):
             name = str(each.get("Name"))
             yield finding("metric-unread", request.at(name), name=name, regex=repr(regex), wrong=wrong)
     profiler = request.body.get("ProfilerConfig") or {"DisableProfiler": True}
@@ -256,5 +256,6 @@ def _of_the_rest(described: Described, code: UserProgram | None) -> Iterator[Fin
         yield finding(rule, request.at(key), severity=Severity.WARNING)
     if not wanted and (hook or profiles):
         yield finding("debugger", request.at("DebugHookConfig"))
-    if request.body.get("EnableNetworkIsolation") and code and (code.folder / "requirements.txt").is_file():
-        yield finding("isolated-install", request.at("EnableNetworkIsolation"))
+    source = described.job.program.source if described.job else ""
+    if request.body.get("EnableNetworkIsolation") and source.startswith("s3://") and our_launcher_runs(request):
+        yield finding("isolated-network/code", request.at("EnableNetworkIsolation"), source=source)

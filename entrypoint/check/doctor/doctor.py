@@ -11,6 +11,7 @@ from entrypoint.check.doctor.check_arguments import of_arguments
 from entrypoint.check.doctor.check_checkpoints import of_keeping
 from entrypoint.check.doctor.check_data import of_data
 from entrypoint.check.doctor.check_distribution import of_code
+from entrypoint.check.doctor.check_folders import of_folders
 from entrypoint.check.doctor.check_modules import of_modules, of_shell
 from entrypoint.check.doctor.check_names import of_names
 from entrypoint.check.doctor.check_order import of_order
@@ -38,6 +39,7 @@ CHECKS_OF_SCRIPTS = (
     of_scope,
     of_data,
     of_keeping,
+    of_folders,
     of_platform,
 )
 

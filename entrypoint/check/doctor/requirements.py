@@ -13,18 +13,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from entrypoint.base.severity import Severity
-from entrypoint.check.doctor.aws_images import COMMANDS_OF, is_known, modules_of, own_modules
+from entrypoint.check.doctor.aws_images import COMMANDS_OF, is_known, modules_of, ours, own_modules
 from entrypoint.check.doctor.planned_job import SOURCE
 from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import AWS_IMAGE, LINES, Case, tensorflow_of
 from entrypoint.check.finding import Finding
 from entrypoint.usercode.api_names import STARTS_PROGRAMS
 from entrypoint.usercode.guards import tried
-from entrypoint.usercode.source import Place, UseKind, matches, texts_of
+from entrypoint.usercode.source import Place, Use, UseKind, matches, texts_of
 
 RESOLVE = Path(__file__).resolve().parents[2] / "programs" / "prepare" / "resolve.py"
 MANY = 30  # packages, whose installation takes long enough to be worth a line
@@ -96,6 +97,12 @@ def of_requirements(case: Case, brought: Requirements) -> Iterator[Finding]:
     files = [Place(file=_shown(case, path)) for path in _files(case)[:1]]
     if brought.unresolved and certain:
         yield finding("requirements-unresolved", files[0], unresolved=brought.unresolved)
+    isolated = case.request.body.get("EnableNetworkIsolation")
+    lines = [line for path in _files(case) for line in _text(path).splitlines()] if isolated else []
+    wanted = [line.strip() for line in lines if needs_index(case, line)]
+    if wanted and not any(line.startswith("--no-index") for line in lines):
+        worse, place = Severity.ERROR if certain else Severity.WARNING, case.request.at("EnableNetworkIsolation")
+        yield finding("isolated-install", place, severity=worse, wanted=wanted[0])
     if (brought.coming or 0) > MANY:
         yield finding("requirements-long", files[0], coming=brought.coming)
 
@@ -138,9 +145,32 @@ def _of_pip(case: Case) -> Iterator[tuple[str, int, str]]:
                 if use.kind is UseKind.CALL and matches(use.name, STARTS_PROGRAMS) and not tried(source, use.node)
             ]
         for number, text in calls:
-            for found in _PIP.finditer(re.sub(r"(^|\s)#.*", "", text)):
-                with suppress(ValueError):  # quotes that end in another line
-                    yield from ((source.shown, number, word) for word in shlex.split(found[1]) if word[0] != "-")
+            yield from ((source.shown, number, word) for word in _words_of_pip(text) if word[0] != "-")
+
+
+def _words_of_pip(text: str) -> Iterator[str]:
+    """Yield the words behind each `pip install` of a text."""
+    for found in _PIP.finditer(re.sub(r"(^|\s)#.*", "", text)):
+        with suppress(ValueError):  # quotes that end in another line
+            yield from shlex.split(found[1])
+
+
+def installed_by(use: Use) -> list[str]:
+    """Return the requirements of a call that starts pip with an index."""
+    words = list(_words_of_pip(" ".join(texts_of(ast.walk(use.node)))))
+    files = {value for option, value in pairwise(words) if option in ("-r", "--requirement", "-t", "--target")}
+    return [] if "--no-index" in words else [word for word in words if word[0] != "-" and word not in files]
+
+
+def needs_index(case: Case, line: str) -> bool:
+    """Return whether pip asks a network for a requirement: it is no local path, and our image lacks it."""
+    line = re.sub(r"(^|\s)#.*", "", line).strip()
+    is_local = (
+        line.startswith(("-", ".", "/", "file:")) or "@ file:" in line or re.fullmatch(r"[^:]*\.(whl|gz|zip)", line)
+    )
+    found = re.match(r"[A-Za-z0-9][\w.-]*", line)
+    name = re.sub(r"[-_.]+", "-", found[0]).lower() if found else ""
+    return bool(name) and not is_local and ("://" in line or not own_modules(name) <= ours(case.tensorflow))
 
 
 def _line_of(case: Case) -> str:
