@@ -13,7 +13,8 @@ from entrypoint.check.doctor.rulebook import rules
 BEGIN = """# Rules of the doctor
 
 `entrypoint doctor` names the rule of each finding in brackets; [its page](doctor.md) says how to run it. A test applies
-each remedy to its example: the finding goes, and no other comes.
+each remedy to its example: the finding goes, and no other comes. The lower of several severities is for what is
+uncertain.
 """
 CONTEXT_LINES = 2
 LANGUAGES = {".py": "python", ".sh": "sh", ".json": "json"}
