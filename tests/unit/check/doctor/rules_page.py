@@ -13,7 +13,8 @@ from entrypoint.check.doctor.rulebook import rules
 BEGIN = """# Rules of the doctor
 
 `entrypoint doctor` names the rule of each finding in brackets; [its page](doctor.md) says how to run it. A test applies
-each remedy to its example: the finding goes, and no other comes.
+each remedy to its example: the finding goes, and no other comes. The lower of several severities is for what is
+uncertain.
 """
 CONTEXT_LINES = 2
 LANGUAGES = {".py": "python", ".sh": "sh", ".json": "json"}
@@ -28,7 +29,8 @@ def page() -> str:
         if "/" not in name:
             lines += [f"## In the {rule.of}", ""] if rule.of != kind else []
             lines += [f"### `{name}`", "", f"*{rule.severity}*: {rule.finds} {rule.why}", ""]
-            lines += [line for of, example in fixed() if of == name for line in _blocks(example)]
+            examples = sorted((each for of, each in fixed() if of == name), key=lambda each: "variant" in each)
+            lines += [line for example in examples for line in _blocks(example)]
             kind = rule.of
     return "\n".join(lines).rstrip() + "\n"
 
@@ -45,10 +47,13 @@ def _blocks(example: dict[str, Any]) -> Iterator[str]:
     if shown:
         before[REQUEST_FILE], after[REQUEST_FILE] = (_shown(each, shown) for each in (asked, instead))
     changed = [name for name in {**before, **after} if before.get(name, "") != after.get(name, "")]
+    if "on" in example:
+        yield from _block("sh", f"entrypoint doctor {REQUEST_FILE} --image {example['on']}")
+    about = [f"# {'.'.join(keys)}: {value}\n" for keys, value in asked.items() if keys in special - shown]
     for name, text in before.items():
-        if text and (name == script or name in changed):
-            about = "".join(f"# {'.'.join(keys)}: {asked[keys]}\n" for keys in special - shown if name == script)
-            yield from _block(LANGUAGES.get(PurePath(name).suffix, "text"), about + text)
+        if text not in ("", "{}"):
+            language = LANGUAGES.get(PurePath(name).suffix, "text")
+            yield from _block(f'{language} title="{name}"', "".join(about if name == script else ()) + text)
     yield from _block("diff", "\n".join(_diff(name, before.get(name, ""), after.get(name, "")) for name in changed))
 
 
@@ -68,8 +73,7 @@ def _values(example: dict[str, Any]) -> dict[Keys, Any]:
         else:
             yield keys, value
 
-    image = {"--image": example["on"]} if "on" in example else {}
-    return dict(inside({**without_none(joined(REQUEST, change_of(example) or {})), **image}, ()))
+    return dict(inside(without_none(joined(REQUEST, change_of(example) or {})), ()))
 
 
 def _shown(values: Mapping[Keys, Any], shown: Set[Keys]) -> str:
