@@ -10,6 +10,8 @@ _COLOURS = {
     "note": 36, "fine": 32, "go": 32,
 }  # fmt: skip
 _WORD = re.compile(rf"^((?:[\w./ -]+(?::\d+)?: )?)({'|'.join(_COLOURS)})(?=[: ])", re.M)
+_FIRST_COLUMN = re.compile(r" *\S+(?: \S+)* {2,}(?=\S)")
+_COMMAND = re.compile(r" {2,}(?:--|entrypoint |docker |pip |eval )")
 
 
 def print_coloured(text: str, environment: Mapping[str, str], file: TextIO) -> None:
@@ -21,17 +23,27 @@ def width_of(file: TextIO) -> int:
     return shutil.get_terminal_size().columns if file.isatty() else 0
 
 
+def wrapped(text: str, width: int) -> str:
+    """Return `text` in lines of a terminal's width, broken between words; 0: unchanged.
+
+    A line of two columns goes on below the second. A command is left whole, to be copied.
+    """
+    if not width:
+        return text
+    import textwrap  # here, since most output goes to files
+
+    def broken(line: str) -> str:
+        first, before = len(line) - len(line.lstrip()), _FIRST_COLUMN.match(line)
+        indent = before.end() if before and before.end() < width / 2 else first + 4 * (first < 8)
+        layout = textwrap.TextWrapper(width, "", " " * indent, break_long_words=False, break_on_hyphens=False)
+        return line if _COMMAND.match(line) else "\n".join(layout.wrap(line))
+
+    return "\n".join(map(broken, text.split("\n")))
+
+
 def shown(text: str, environment: Mapping[str, str], width: int) -> str:
     """Return `text` in lines of a terminal's width, and coloured unless NO_COLOR is set; FORCE_COLOR colours files."""
-    if width:
-        import textwrap  # here, since most output goes to files
-
-        def wrapped(line: str) -> str:
-            indent = " " * (len(line) - len(line.lstrip()) + 4)
-            layout = textwrap.TextWrapper(width, "", indent, break_long_words=False, break_on_hyphens=False)
-            return "\n".join(layout.wrap(line))
-
-        text = "\n".join(map(wrapped, text.split("\n")))
+    text = wrapped(text, width)
     terminal = environment.get("FORCE_COLOR") or (width and environment.get("TERM") != "dumb")
     if not terminal or environment.get("NO_COLOR"):
         return text

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
-from entrypoint.base.terminal import width_of
+from entrypoint.base.terminal import width_of, wrapped
 from entrypoint.cli import main
 
 TOPICS = {
@@ -106,12 +106,13 @@ def add_help(parser: argparse.ArgumentParser) -> None:
 def run_help(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if args.word not in TOPICS:
         return main.run([args.word, "--help"] if args.word else ["--help"])
-    print(TOPICS[args.word], end="")
+    width = width_of(sys.stdout)
+    print(wrapped(TOPICS[args.word], width), end="")
     if args.word == "settings":
         from entrypoint.launcher.job.settings import FOR_USERS
 
         names = ", ".join(map(str.upper, FOR_USERS))
-        print(textwrap.fill(names, 79, initial_indent="  ", subsequent_indent="  "))
+        print(textwrap.fill(names, width or 79, initial_indent="  ", subsequent_indent="  "))
     return 0
 
 

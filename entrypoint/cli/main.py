@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from entrypoint import __version__
 from entrypoint.base.errors import CodeError, ConfigError, ExitCode, did_you_mean
-from entrypoint.base.terminal import print_coloured
+from entrypoint.base.terminal import print_coloured, width_of, wrapped
 
 # Each command with its help.
 COMMANDS = {
@@ -54,11 +54,18 @@ _PATHS = {"BUNDLE", "DIR", "FILE", "LAUNCH", "PLACE", "PROGRAM", "PYTHON", "SCRI
 MOST_HOSTS = 16  # that are offered
 
 
+class _Layout(argparse.HelpFormatter):
+    """Keep the lines of descriptions and examples, as far as a terminal has room for them."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return wrapped(text, width_of(sys.stdout))
+
+
 class _Parser(argparse.ArgumentParser):
     """An ArgumentParser with room for options. Its errors suggest the nearest word, and where all words are listed."""
 
     def __init__(self, **kwargs: Any) -> None:
-        layout = partial(argparse.RawDescriptionHelpFormatter, max_help_position=28)
+        layout = partial(_Layout, max_help_position=28)
         super().__init__(**{**kwargs, "formatter_class": layout})
 
     def error(self, message: str) -> NoReturn:

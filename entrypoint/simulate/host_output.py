@@ -1,6 +1,6 @@
 """Write the hosts' output and our own messages to stdout; with --quiet, the hosts' states instead of their output."""
 
-import contextlib
+import errno
 import os
 import shutil
 import sys
@@ -20,12 +20,16 @@ class Terminal:
 
     def __init__(self, environment: Mapping[str, str], fd: int = 1) -> None:
         self._environment, self._fd, self._lock = environment, fd, threading.RLock()
+        self.full: OSError | None = None  # why some lines were not written
 
     def write(self, lines: bytes) -> None:
         view = memoryview(lines)
-        with self._lock, contextlib.suppress(OSError):  # without a reader of our stdout, job and log files go on
-            while view:
-                view = view[os.write(self._fd, view) :]
+        try:
+            with self._lock:
+                while view:
+                    view = view[os.write(self._fd, view) :]
+        except OSError as error:  # without a reader of our stdout, or room for it, job and log files go on
+            self.full = error if error.errno == errno.ENOSPC else self.full
 
     def print(self, message: str) -> None:
         text = shown(message, self._environment, width_of(sys.stdout))

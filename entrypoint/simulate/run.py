@@ -156,6 +156,8 @@ def run_local(
             held.has_run = True
             exits = HostRunner(engine, injector, terminal, happened).run(folders, job.timeout)
         terminal.print(summary(folders, exits, injector.report()))
+    if terminal.full:
+        raise terminal.full
     return ExitCode.CONFIG if problems else exit_code(folders, exits)
 
 

@@ -1,6 +1,7 @@
 """Read one file of the user's code: its names, calls, imports and values, with their lines. No code is run."""
 
 import ast
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from enum import Enum
@@ -17,6 +18,8 @@ from entrypoint.usercode.words import without_comments
 UNREADABLE = (SyntaxError, ValueError, RecursionError)  # ValueError: a NUL
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _SHOWN_CHARS = 80  # of an expression
+_DEEPEST = 2000  # levels of a tree: Python compiles 3000, and ast.unparse takes five calls for each
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 7 * _DEEPEST))
 
 
 class Place(NamedTuple):
@@ -79,6 +82,8 @@ class SourceFile:
             return empty, "", 0
         try:
             tree = ast.parse(self.text)
+            if _depth(tree) > _DEEPEST:
+                raise RecursionError(f"it is nested more than {_DEEPEST} levels deep")
             return with_cells(tree) if self.exported else tree, "", 0
         except UNREADABLE as error:
             return empty, getattr(error, "msg", str(error)), getattr(error, "lineno", None) or 0
@@ -262,6 +267,13 @@ def imports_of(node: ast.AST) -> Iterator[Import]:
         for alias in node.names:
             meant = f"{module}.{alias.name}".strip(".")
             yield Import(node, alias.asname or alias.name, meant, module, node.level)
+
+
+def _depth(tree: ast.AST) -> int:
+    level, depth = [tree], 0
+    while level:
+        level, depth = [child for node in level for child in ast.iter_child_nodes(node)], depth + 1
+    return depth
 
 
 def attributes(node: ast.AST) -> tuple[ast.AST, list[str]]:

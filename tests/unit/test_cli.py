@@ -246,7 +246,7 @@ def test_full_disk_at_stdout_is_reported_in_one_line(words, tmp_path):
     (tmp_path / "t.py").write_text("print('trained to its end')")
     with open("/dev/full", "wb") as full:
         said = "error: stdout cannot be written: No space left on device\n"
-        assert ended(words, full, tmp_path) == (1, said)
+        assert ended(words, full, tmp_path, PYTHONUNBUFFERED="") == (1, said)
     logs = [path.read_text() for path in tmp_path.glob("out/*/algo-1/log.txt")]
     wanted = [True] if "local" in words else []
     assert ["script] trained to its end\n" in log and "] job succeeded\n" in log for log in logs] == wanted

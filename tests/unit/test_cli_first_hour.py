@@ -1,5 +1,6 @@
 """Test help for newcomers at a terminal: suggestions after wrong words, short help, completion, colours, width."""
 
+import contextlib
 import os
 import pty
 import re
@@ -15,7 +16,7 @@ import pytest
 from builders import PROGRAM, names, resources, write_config, write_files
 
 from entrypoint import __version__
-from entrypoint.base.terminal import shown
+from entrypoint.base.terminal import shown, wrapped
 from entrypoint.cli import help, main
 from entrypoint.launcher.job.settings import FOR_USERS
 from entrypoint.simulate import local_channels
@@ -321,3 +322,27 @@ def test_lines_break_between_words_at_the_terminals_width():
     assert max(map(len, lines)) <= 80 and last == path
     assert lines[1].startswith("    word") and {line[:9] for line in lines[4:6]} == {"        w"}
     assert shown("word " * 40, {}, 0) == "word " * 40
+
+
+@pytest.mark.parametrize(
+    "words", [["help"], *(["help", word] for word in [*help.TOPICS, *main.COMMANDS])], ids=" ".join
+)
+def test_help_fits_a_narrow_terminal(words, capsys, monkeypatch):
+    """Lines of commands stay whole, to be copied; what cannot be broken may be longer."""
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    with contextlib.suppress(SystemExit):
+        main.run(words, {})
+    out = capsys.readouterr().out
+    long = [
+        line
+        for line in out.splitlines()
+        if len(line) > 60 and not re.match(" {2,}(entrypoint|docker|pip|eval|--)", line)
+    ]
+    assert out and not long
+
+
+def test_second_column_goes_on_below_itself():
+    assert wrapped("  plan   prints the processes of a job", 30).splitlines() == [
+        "  plan   prints the processes", "         of a job",
+    ]  # fmt: skip

@@ -1,10 +1,12 @@
 """Print the knowledge and decisions of every host of a job, from its records: the work of `entrypoint replay`."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from entrypoint.base.errors import FAULT, ConfigError, printable
+from entrypoint.base.terminal import width_of, wrapped
 from entrypoint.launcher.outcome.outcome import Outcome
 from entrypoint.launcher.policy import events
 from entrypoint.launcher.policy.artifacts import Artifacts
@@ -102,7 +104,8 @@ def replay(records: Mapping[str, bytes], only: str | None) -> int:
     for name in sorted(records.keys() - known.keys()):
         print(f"{name}: its record does not say what its job was")
     if (end := _outcome(known)) and (cause := end.cause):
-        print(printable(f"{_in_words(end)}: {lines.headline(cause)}") + "\n")
+        _print(f"{_in_words(end)}: {lines.headline(cause)}")
+        print()
     played = {name: play(recorded) for name, recorded in known.items() if only in (None, name)}
     narrators = {name: Narrator() for name in played}
     rows = [(at, name, step) for name, each in played.items() for at, step in each.steps]
@@ -113,10 +116,14 @@ def replay(records: Mapping[str, bytes], only: str | None) -> int:
         done = list(map(consequence, step.actions))
         if happened or done:
             mark = "" if step.same else f"   <- then: {step.then}"
-            print(printable(f"{at - began:9.3f} {host:<{width}}  {'; '.join(happened) or '-'}{mark}"))
+            _print(f"{at - began:9.3f} {host:<{width}}  {'; '.join(happened) or '-'}{mark}")
             for words in done:
-                print(printable(f"{'':9} {'':<{width}}    -> {words}"))
+                _print(f"{'':9} {'':<{width}}    -> {words}")
     return _verdict(played)
+
+
+def _print(words: str) -> None:
+    print(wrapped(printable(words), width_of(sys.stdout)))
 
 
 def once_more(records: Mapping[str, bytes], program: str) -> list[str]:
@@ -182,9 +189,10 @@ def _verdict(played: Mapping[str, Played]) -> int:
 
 
 class Narrator:
-    """Describe one host's events. Of reports and news, only changes are described."""
+    """Describe one host's events. Of reports, news and events that come again and again, only changes are described."""
 
     def __init__(self) -> None:
+        self._last = ""  # the last other event
         self._last_news: dict[str, Any] = {}
 
     def describe(self, event: Event) -> str:
@@ -204,7 +212,8 @@ class Narrator:
                 return _WORDS[type(event)].format(event)
             case _:
                 values = [_plain(value) for name in event.fields if (value := getattr(event, name))]
-                return f"{_spaced(type(event).__name__)}: {_short(', '.join(values))}"
+                before, self._last = self._last, f"{_spaced(type(event).__name__)}: {_short(', '.join(values))}"
+                return self._last if self._last != before else ""
 
     def _news_of(self, who: str, message: Any) -> str:
         before, self._last_news[who] = self._last_news.get(who), message

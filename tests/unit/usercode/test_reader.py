@@ -30,6 +30,12 @@ def test_names_resolve_to_full_imported_names() -> None:
     assert [each.whole for each in source.imports] == ["a.b", "c.d", "f.g", "near"]
 
 
+def test_long_chain_is_read_and_endless_nesting_is_unreadable() -> None:
+    long, endless = (SourceFile("train.py", f"x = tf{'.a()' * count}") for count in (800, 5000))
+    assert long.plain.endswith(".a()") and long.uses and long.problem == ("", 0)
+    assert endless.problem == ("it is nested more than 2000 levels deep", 0) and not endless.uses
+
+
 @pytest.mark.parametrize(
     ("text", "guards"),
     [

@@ -152,6 +152,10 @@ def test_values_of_events_are_printed_in_words() -> None:
     assert Narrator().describe(there) == "inventoried: model/1/saved_model.pb"
     same = events.Fingerprinted(fingerprints={"the plan": "2 workers"})
     assert Narrator().describe(same) == "fingerprinted: the plan 2 workers"
+    narrator, waits = Narrator(), events.Unreached(host="algo-1")
+    assert [narrator.describe(each) for each in (waits, waits, there)] == [
+        "unreached: algo-1", "", "inventoried: model/1/saved_model.pb",
+    ]  # fmt: skip
 
 
 def test_missing_events_are_reported(life, capsys):
