@@ -37,6 +37,12 @@ SHARDS = _names("""
 """)
 EVENS_STEPS = (".take", ".repeat", ".end_together", ".even_steps", "horovod.*.join", ".drop_remainder", ".JoinOp")
 
+# Whose first argument is a file that must be there.
+READS_FILES = _names("""
+    open tensorflow.io.gfile.GFile pathlib.Path numpy.load* numpy.genfromtxt pandas.read_* joblib.load
+    tensorflow.data.TextLineDataset tensorflow.data.TFRecordDataset *.models.load_model .load_weights
+""")
+
 # --- models and checkpoints ---
 SAVES = _names("""
     .save .export_saved_model .saved_model.save .save_weights .save_model .write_out .simple_save .export

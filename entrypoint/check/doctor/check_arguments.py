@@ -133,10 +133,9 @@ def _of_shell(case: Case, options: list[Option]) -> Iterator[Finding]:
     given = params.of_the_script(case.hyperparameters).keys() - {"model_dir"}
     lost = sorted(key for key in given if any(key in each.keys for each in options) and f"--{key}" not in main.text)
     if lost:
-        line = started(main.text)[-1].line
-        program = case.code.started[-1].path.name
-        place = Place(file=main.shown, line=line)
-        yield finding("arguments-dropped", place, keys=", ".join(lost), shell=main.path.name, program=program)
+        shell, program = main.path.name, case.code.started[-1].path.name
+        place, keys = Place(file=main.shown, line=started(main.text)[-1].line), ", ".join(lost)
+        yield finding("arguments-dropped", place, keys=keys, shell=shell, program=program, passed='"$@"')
 
 
 def _of_one_letter(key: str, options: list[Option]) -> Option | None:

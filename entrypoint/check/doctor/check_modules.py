@@ -29,6 +29,7 @@ from entrypoint.check.doctor.subject import Case, tensorflow_of
 from entrypoint.check.finding import Finding
 from entrypoint.usercode.api_names import LEAVES, STARTS_PROGRAMS, TRAINS
 from entrypoint.usercode.guards import tried
+from entrypoint.usercode.reader import UserProgram
 from entrypoint.usercode.shell import ShellCommand, commands, first_words, is_strict, logical_lines, without_comments
 from entrypoint.usercode.source import Place, SourceFile, Use, UseKind, calls_in, imports_of, matches, text_of, value_of
 
@@ -36,7 +37,7 @@ _PYTHONS = {*sys.stdlib_module_names, "distutils", "imp", "asyncore", "asynchat"
 _LAZY = ast.FunctionDef | ast.AsyncFunctionDef  # an import in a function, which may never be called
 # Interpreters that Debian's base system and our image have, and their paths in the image.
 _ON_PATH = ("awk", "bash", "dash", "perl", "python", "python3", "sed", "sh")
-_IGNORE_CODES = ("os.system", "subprocess.call", "subprocess.run")  # without check=
+_IGNORE_CODES = ("os.system", "subprocess.call", "subprocess.run", "subprocess.Popen")  # without check=
 _THERE = {*(f"{folder}/{name}" for folder in ("/bin", "/usr/bin") for name in (*_ON_PATH, "env") if name != "python")}
 _OURS = {"/opt/venv/bin/python", "/opt/venv/bin/python3"}
 _MAKES_NAMES = re.compile(r"import \*|globals\(\)|__getattr__|setattr\(|\bexec\(|__dict__|__path__")
@@ -238,12 +239,20 @@ def _of_children(case: Case) -> Iterator[Finding]:
         if name.endswith(".sh") and b"\r\n" in path.read_bytes() and main.path.suffix == ".py":
             place = Place(file=f"{main.shown.removesuffix(main.path.name)}{name}", line=1)
             yield finding("line-ends/called", place, severity=Severity.ERROR, name=name)
-        ignored = isinstance(use.source.parents.get(use.node), ast.Expr) and use.name in _IGNORE_CODES
-        chosen = any(each.arg in ("check", None) for each in getattr(use.node, "keywords", ()))
         # What follows the training may be of little weight, such as a picture.
         before = not trains or any(each.file == use.source.shown and each.line > use.place.line for each in trains)
-        if ignored and not chosen and before:
+        if before and _ignores_code(case.code, use):
             yield finding("child-ignored", use.place, written=use.written, name=name)
+
+
+def _ignores_code(code: UserProgram, use: Use) -> bool:
+    """Return whether nobody looks at the exit code of what a call starts."""
+    if any(each.arg in ("check", None) for each in getattr(use.node, "keywords", ())):
+        return False
+    uses = list(code.calls(".wait", ".communicate")) if use.name == "subprocess.Popen" else [use]
+    dropped = [isinstance(each.source.parents.get(each.node), ast.Expr) for each in uses]
+    reads = use.name == "subprocess.Popen" and code.mentions(r"returncode|\.poll\(")
+    return use.name in _IGNORE_CODES and any(dropped) and all(dropped) and not reads
 
 
 def _own_program(use: Use) -> str:

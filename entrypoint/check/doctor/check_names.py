@@ -17,7 +17,7 @@ from entrypoint.launcher.job.choices import PsProgram, Tf1
 from entrypoint.launcher.job.job import Mode
 from entrypoint.launcher.plan.plan import NO_GPU, Role
 from entrypoint.usercode import shell, tf1
-from entrypoint.usercode.api_names import HOROVOD, LEAVES, LOGS, REPORTS, STARTS_PROGRAMS, TRAINS
+from entrypoint.usercode.api_names import HOROVOD, LEAVES, LOGS, READS_FILES, REPORTS, STARTS_PROGRAMS, TRAINS
 from entrypoint.usercode.guards import tried
 from entrypoint.usercode.reached import reached
 from entrypoint.usercode.reader import MOST_FILES, UserProgram, read_code
@@ -41,6 +41,7 @@ _READ_S3 = ("boto3*", "s3fs*", "fsspec*", "smart_open*", "awswrangler*", "sagema
 _OF_LFS = b"version https://git-lfs.github.com/spec/"
 _DEFINES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _BINDS: type[ast.AST] = ast.FunctionDef | ast.ClassDef | ast.arg  # type: ignore[assignment]
+_READS_PATH = ("read_text", "read_bytes")  # of a Path
 _DEBUGGERS = ("breakpoint", "pdb.set_trace", "ipdb.set_trace")
 _REPORT = ast.Expr | ast.Pass | ast.With | ast.Try
 _TELL = ("echo", "printf", "date")  # commands of a shell that succeed
@@ -152,19 +153,15 @@ def _of_files(case: Case) -> Iterator[Finding]:
         return
     sure, folders = reached(case.code), folders_of(case)
     texts = [text for source in case.code.sources for text in texts_of(ast.walk(source.tree))]
-    for use in case.code.calls("open", "numpy.load*", "numpy.genfromtxt", "pandas.read_*", "pathlib.Path"):
-        name, mode = use.source.constant(use.argument("", 0)), use.source.constant(use.argument("mode", 1))
-        opens = use.name != "pathlib.Path" or use.source.last(use.source.parents[use.node]) in (
-            "read_text",
-            "read_bytes",
-        )
-        reads = (
-            opens and (use.name != "open" or mode in (None, "r", "rt", "rb")) and use.node in sure.get(use.source, ())
-        )
-        if not (reads and isinstance(name, str) and re.fullmatch(r"(\./)?([\w-]+/)*[\w.-]+\.\w+", name)):
+    for use in case.code.calls(*READS_FILES):
+        name, mode = (use.source.constant(use.argument(*each)) for each in (("", 0), ("mode", 1)))
+        is_path = isinstance(name, str) and re.fullmatch(r"([\w-]+/)*[\w.-]+\.\w+", name)
+        writes = use.name in ("open", "tensorflow.io.gfile.GFile") and mode not in (None, "r", "rt", "rb")
+        only_names = use.name == "pathlib.Path" and use.source.last(use.source.parents[use.node]) not in _READS_PATH
+        if not is_path or writes or only_names or use.node not in sure.get(use.source, ()):
             continue
         made = sum(Path(name).stem in text for text in texts) > 1  # perhaps the program itself writes it
-        if not made and not tried(use.source, use.node) and not any((each / name).exists() for each in folders):
+        if not made and not tried(use.source, use.node) and not any(any(each.glob(f"{name}*")) for each in folders):
             beside = [str(path.relative_to(each)) for each in folders for path in (each / name).parent.glob("*.*[!y]")]
             near = nearest(name, beside)
             severity = Severity.ERROR if near else Severity.WARNING
