@@ -136,6 +136,8 @@ class Values:
                 return self._combined([on, *call.args], _formatted)
             case method if method in _SAME_METHODS and not call.args:
                 return self._of(on)
+            case "upper" | "lower" as method:
+                return self._combined([on], lambda text: getattr(text, method)())
         for own in self.scopes.origins(call.func) if isinstance(call.func, ast.Name) else ():
             if own and (ends := self.scopes.ends(own)):
                 return self._any_of(each.value for each in ends)
