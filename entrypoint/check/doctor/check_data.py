@@ -80,7 +80,8 @@ def of_data(case: Case) -> Iterator[Finding]:
         yield from _of_endless_pipes(data)
     if case.together(Mode.MWMS) and case.code.has(".MultiWorkerMirroredStrategy"):
         yield from _of_losses(case, pipelines)
-    if case.tensorflow < (2, 16) and case.code.has(*WORKERS, ".MirroredStrategy"):
+    always = case.code.has(*WORKERS, ".MirroredStrategy") and not case.code.has(".get_strategy")
+    if case.tensorflow < (2, 16) and always:
         yield from _of_reductions(case)
 
 
@@ -286,7 +287,7 @@ def _of_second_shards(case: Case, data: Followed) -> Iterator[Finding]:
     if not (is_fit or data.step("experimental_distribute_dataset")):
         by = ""
     by = "DataParallel" if case.together(Mode.JAX) and is_fit and code.call(".DataParallel") else by
-    asks = code.mentions("(?i)auto_?shard") or code.has(".distribute_datasets_from_function")
+    asks = code.mentions("(?i)auto_?shard") or code.has("*distribute_datasets_from_function")
     if not by or ours or asks or data.step("with_options", "DatasetCreator"):
         return
     off = _OFF[by]
@@ -448,8 +449,9 @@ def _of_reductions(case: Case) -> Iterator[Finding]:
             made = stands_for(source, called) if isinstance(called, ast.Name) else None
             if not (isinstance(made, ast.Call) and re.search(r"keras\.losses\.[A-Z]", source.dotted(made.func))):
                 continue
-            asked = call_of(source, made).argument("reduction")
-            if asked is None or re.search(r"(?i)\b(auto|sum_over_batch_size)\b", ast.unparse(asked)):
+            given = " ".join(ast.unparse(each) for each in (*made.args, *made.keywords))
+            asks, by_itself = re.search(r"(?i)reduction|none|sum|\*", given), r"(?i)\b(auto|sum_over_batch_size)\b"
+            if not asks or re.search(by_itself, given):
                 yield finding("loss-reduction", source.at(made), written=call_of(source, made).written)
 
 
