@@ -388,7 +388,7 @@ def _of_channels(case: Case) -> Iterator[Finding]:
 
 def _lacks(there: set[str], folder: str) -> bool:
     """Return whether a folder below /opt/ml/input/data is none of a channel's, as its pipes and manifest are."""
-    name = re.sub(r"_\d+$", "", folder)
+    name = re.sub(r"_(\d+|\.\.\.)?$", "", folder)  # of a pipe, also with a number that is not known
     return not {folder, name, name.removesuffix("-manifest")} & there
 
 
