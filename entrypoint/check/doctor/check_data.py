@@ -327,6 +327,9 @@ def _of_run_out(case: Case, pipelines: list[Followed]) -> Iterator[Finding]:
     fits = [each for each in pipelines if each.use.name.endswith(".fit")]
     for data in fits:
         steps, epochs = data.use.argument("steps_per_epoch"), data.use.argument("epochs", 3)
+        yield from _of_no_steps(
+            data, Followed(data.use, steps_of(data.use.source, data.use.argument("validation_data")))
+        )
         if steps is None or ast.unparse(steps) == "None" or data.use.argument("initial_epoch"):
             continue
         if data.step("repeat", "take"):
@@ -341,6 +344,16 @@ def _of_run_out(case: Case, pipelines: list[Followed]) -> Iterator[Finding]:
     for first, second in itertools.pairwise(fits):
         if first.is_endless and second.reads_files and not second.step("repeat") and _goes_on(first.use, second.use):
             yield finding("endless-first", second.use.place, first=first.use.place.line)
+
+
+def _of_no_steps(*given: Followed) -> Iterator[Finding]:
+    """Yield data without an end that `fit` gets for training, then for validation, without a number of steps."""
+    for data, wanted in zip(given, ("steps_per_epoch", "validation_steps"), strict=True):
+        repeat, steps = data.step("repeat"), data.use.argument(wanted)
+        counted = steps is not None and ast.unparse(steps) != "None"
+        spread = any(each.arg is None for each in data.use.node.keywords)  # type: ignore[attr-defined]
+        if repeat and data.is_endless and not (counted or spread or data.step("take_while", "end_together")):
+            yield finding("endless-no-steps", repeat.place, wanted=wanted, line=data.use.place.line)
 
 
 def _goes_on(first: Use, second: Use) -> bool:
@@ -372,6 +385,8 @@ def _of_pipes(case: Case) -> Iterator[Finding]:
             continue
         if given["TrainingInputMode"] != "Pipe":
             yield finding("pipe-mode", use.place, channel=name, reader=last_word(use))
+        elif use.argument("attributes") and form in ("TFRecord", "TextLine"):
+            yield finding("pipe-format/attributes", use.place, form=form)
         elif given["RecordWrapperType"] == "RecordIO" and form in ("TFRecord", "TextLine"):
             yield finding("pipe-format/wrapped", use.place, channel=name, form=form)
         elif given["RecordWrapperType"] == "None" and form == "RecordIO" and last_word(use) == "pipe_dataset":

@@ -24,6 +24,7 @@ _OF_ALL = {
     Mode.MPI: (
         *("horovod.*.allreduce", "horovod.*.allgather", "horovod.*.broadcast", "horovod.*.broadcast_variables"),
         *("horovod.*.broadcast_object", "horovod.*.broadcast_global_variables", "horovod.*.barrier"),
+        *("sagemaker_tf_data.*end_together", "sagemaker_tf_data.*even_steps"),
     ),
     Mode.MWMS: (".fit", ".evaluate"),
 }
