@@ -11,6 +11,7 @@ from entrypoint.check.doctor.check_arguments import of_arguments
 from entrypoint.check.doctor.check_checkpoints import of_keeping
 from entrypoint.check.doctor.check_data import of_data
 from entrypoint.check.doctor.check_distribution import of_code
+from entrypoint.check.doctor.check_modes import of_modes
 from entrypoint.check.doctor.check_modules import of_modules, of_shell
 from entrypoint.check.doctor.check_names import of_names
 from entrypoint.check.doctor.check_order import of_order
@@ -25,7 +26,10 @@ from entrypoint.check.finding import Finding
 from entrypoint.launcher.job.job import Mode
 from entrypoint.usercode.reader import UserProgram, read_code
 
-CHECKS_OF_SCRIPTS = (of_shell, of_order, of_names, of_modules, of_arguments, of_code, of_scope, of_data, of_keeping)
+CHECKS_OF_SCRIPTS = (
+    *(of_shell, of_order, of_names, of_modules, of_arguments),
+    *(of_code, of_modes, of_scope, of_data, of_keeping),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
