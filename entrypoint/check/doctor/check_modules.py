@@ -25,7 +25,7 @@ from entrypoint.check.doctor.aws_images import (
 )
 from entrypoint.check.doctor.requirements import Requirements, folders_of, of_requirements, requirements_of
 from entrypoint.check.doctor.rulebook import finding
-from entrypoint.check.doctor.subject import Case, tensorflow_of
+from entrypoint.check.doctor.subject import AWS_IMAGE, Case, tensorflow_of
 from entrypoint.check.finding import Finding
 from entrypoint.usercode.api_names import LEAVES, STARTS_PROGRAMS, TRAINS
 from entrypoint.usercode.guards import tried
@@ -161,6 +161,8 @@ def _missing(case: Case, use: Use) -> str:
         if f"{use.name}.".startswith(f"{name}."):
             return name
     top = use.name.split(".")[0]
+    if top == "smdistributed" and case.job and not (case.job.smdistributed or AWS_IMAGE.match(case.image)):
+        return "smdistributed.dataparallel"
     if use.name.startswith("google.cloud"):
         return "google.cloud"
     if top in _PYTHONS or top in ours(case.tensorflow) or top.startswith("_"):

@@ -82,7 +82,9 @@ def _of_gone(case: Case) -> Iterator[Finding]:
         is_call = "argument" in row or row.get("called")
         kinds = (UseKind.IMPORT,) if row.get("imported") else (UseKind.CALL,) if is_call else (UseKind.IMPORT, None)
         for use in (use for kind in kinds for use in case.code.uses(*row["names"], kind=kind)):
-            has = "argument" not in row or use.argument(row["argument"]) is not None
+            given = use.argument(row.get("argument", ""))
+            is_usual = "usual" in row and use.source.constant(given) in (None, row["usual"])
+            has = "argument" not in row or (given is not None and not is_usual)
             if has and not _is_prepared(case.code, use):
                 severity = Severity.WARNING if row.get("only_warns") else Severity.ERROR
                 words = {"written": use.written, "gone": row["gone"], "new": row["new"]}

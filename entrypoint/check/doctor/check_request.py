@@ -10,7 +10,7 @@ from entrypoint.check.doctor.check_distribution import joins_hosts_itself
 from entrypoint.check.doctor.planned_job import Described, groups_in, our_launcher_runs, s3_source, unread_arguments
 from entrypoint.check.doctor.request import Request, mappings
 from entrypoint.check.doctor.rulebook import finding, variant
-from entrypoint.check.doctor.subject import AWS_IMAGE, tensorflow_of
+from entrypoint.check.doctor.subject import AWS_IMAGE, Case, tensorflow_of
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.channels import sources
@@ -122,7 +122,9 @@ def _of_our_reader(described: Described, code: UserProgram | None) -> Iterator[F
     alone = job.mode is Mode.SINGLE and len(job.cluster.hosts) > 1 and not described.problems
     joined = code is not None and joins_hosts_itself(code)
     if alone and not joined and any("no distribution is configured" in text for text in job.warnings):
-        yield finding("nothing-shared", request.at("InstanceCount"), hosts=len(job.cluster.hosts))
+        way = Case(code=code, described=described).way if code else None
+        key, (mode, written) = ("nothing-shared/way", (way[0], way[1].written)) if way else ("nothing-shared", ("", ""))
+        yield finding(key, request.at("InstanceCount"), hosts=len(job.cluster.hosts), way=mode, written=written)
     for text in job.warnings:
         if "no distribution is configured" not in text:
             severity = Severity.NOTE if text.startswith("Horovod stands in") else None
