@@ -35,7 +35,7 @@ def of_platform(case: Case) -> Iterator[Finding]:
 
 _NUMBER = "0.1234"
 _KERAS_LINES = ("7/9 - 1s - {0} - 1s/epoch - 9ms/step", "9/9 [=====] - 1s 9ms/step - {0}")  # of `fit`
-_BEFORE_THE_NUMBER = re.compile(r"([A-Za-z_]\w*)((?:\\s|\s|\\[:=]|[:=*+?'\"])*)$")
+_BEFORE_THE_NUMBER = re.compile(r"([A-Za-z_]\w*)((?:\\s|\s|\\[:=]|[+:=*?'\"])*)$")
 _VALIDATES = {"validation_data": 7, "validation_split": 6}  # arguments of Keras's fit, with their positions
 _OF_KERAS = {"epochs", "batch_size", "verbose", "callbacks", "steps_per_epoch", *_VALIDATES}
 
