@@ -153,8 +153,8 @@ _SUMMARIES = {".TensorBoard": "log_dir", ".create_file_writer": "logdir", ".File
 
 def _of_summaries(case: Case) -> Iterator[Finding]:
     """Yield summaries that are written beside the folder that SageMaker uploads."""
-    config = case.request.body.get("TensorBoardOutputConfig")
-    local = str((config or {}).get("LocalPath") or "/opt/ml/output/tensorboard").rstrip("/")
+    config = case.request.part("TensorBoardOutputConfig")
+    local = str(config.get("LocalPath") or "/opt/ml/output/tensorboard").rstrip("/")
     if not config or case.gives(local) or case.code.mentions(re.escape(local)) or case.code.has(*api.MOVES_FILES):
         return
     writing = list(case.code.calls(*_SUMMARIES))
@@ -202,8 +202,7 @@ def _opens_to_write(use: Use) -> bool:
 def _read_only(case: Case, name: str) -> str:
     """Return by what a channel is read-only; "" if it can be written to, as far as is known."""
     channel, usual = case.request.channels[name], case.request.algorithm.get("TrainingInputMode")
-    files = (channel.get("DataSource") or {}).get("FileSystemDataSource") or {}
-    if files:
+    for files in mappings([(channel.get("DataSource") or {}).get("FileSystemDataSource")]):
         return "FileSystemAccessMode is ro" if files.get("FileSystemAccessMode") == "ro" else ""
     return "it is in FastFile mode" if (channel.get("InputMode") or usual) == "FastFile" else ""
 
