@@ -37,6 +37,7 @@ _NUMBER = "0.1234"
 _KERAS_LINES = ("7/9 - 1s - {0} - 1s/epoch - 9ms/step", "9/9 [=====] - 1s 9ms/step - {0}")  # of `fit`
 _BEFORE_THE_NUMBER = re.compile(r"([A-Za-z_]\w*)((?:\\s|\s|\\[:=]|[+:=*?'\"])*)$")
 _VALIDATES = {"validation_data": 7, "validation_split": 6}  # arguments of Keras's fit, with their positions
+_PRINTS_TOO = (*api.STARTS_PROGRAMS, *api.SESSIONS, ".ProgbarLogger", ".set_postfix", ".set_description")
 _OF_KERAS = {"epochs", "batch_size", "verbose", "callbacks", "steps_per_epoch", *_VALIDATES}
 
 
@@ -88,7 +89,7 @@ def _log_of(case: Case) -> _Log | None:
     code = case.code
     others = [use for use in code.calls("*Callback") if not re.match("tensorflow|keras|horovod", use.name)]
     own = [_printed(use) for use in code.calls("*")]
-    if others or None in own or code.has(*api.STARTS_PROGRAMS, *api.SESSIONS):
+    if others or None in own or code.has(*_PRINTS_TOO):
         return None
     calls = [use for use in code.calls(".fit", ".fit_generator", ".evaluate") if _may_be_keras(case, use)]
     fits = [use for use in calls if not use.name.endswith(".evaluate")]
