@@ -146,7 +146,7 @@ def _of_settings(described: Described) -> Iterator[Finding]:
     request, job = described.request, described.job
     if job is None or described.problems or not our_launcher_runs(request):
         return
-    settings, longest = job.settings, (request.body.get("StoppingCondition") or {}).get("MaxRuntimeInSeconds")
+    settings, longest = job.settings, request.part("StoppingCondition").get("MaxRuntimeInSeconds")
     if type(longest) is int and settings.max_runtime > longest:
         place, asked = request.at("ENTRYPOINT_MAX_RUNTIME"), f"{settings.max_runtime:g}"
         yield finding("setting-unused/max-runtime", place, asked=asked, longest=longest)
@@ -245,8 +245,8 @@ def _of_the_rest(described: Described, code: UserProgram | None) -> Iterator[Fin
     profiler = request.body.get("ProfilerConfig") or {"DisableProfiler": True}
     profiler = profiler if isinstance(profiler, dict) else {"DisableProfiler": True}
     profiles = not profiler.get("DisableProfiler") and request.body.get("ProfilerRuleConfigurations")
-    hook = request.body.get("DebugHookConfig") or {}
-    collects = isinstance(hook, dict) and (hook.get("CollectionConfigurations") or hook.get("HookParameters"))
+    hook = request.part("DebugHookConfig")
+    collects = hook.get("CollectionConfigurations") or hook.get("HookParameters")
     serves = code is not None and (code.imports("smdebug*") or code.mentions("output/tensors|smdebug"))
     asked = {
         "debugger/tensors": ("DebugHookConfig", collects),
