@@ -192,6 +192,14 @@ def test_printed_report_shows_folded_parts(browser, tmp_path):
     assert any("folded 0" in line for line in printed) and any("too wide false" in line for line in printed), printed
 
 
+def test_report_of_a_job_that_succeeded_repeats_the_launchers_warnings(browser, tmp_path):
+    record = trained()
+    for words in ("script ended: exit code 0", "warning: /opt/ml/model is empty", "warning: /opt/ml/model is empty"):
+        record.add("said", 65, words)
+    verdicts = words_of(browser.open(report(tmp_path, {"algo-1": record})).dom, "verdicts")
+    assert "The rules found no problems; the launcher warned: warning: /opt/ml/model is empty Thresholds" in verdicts
+
+
 def test_report_of_hosts_that_trained_alone_is_not_green(browser, tmp_path):
     first, second = trained("algo-1", 2), trained("algo-2", 2)
     first.add(
