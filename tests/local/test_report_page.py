@@ -46,9 +46,9 @@ def job_of_four(**about) -> dict[str, HostRecord]:
         record.add("mark", 60, f"rank {number}", {"what": "checkpoint", "seconds": 8})
         record.add("mark", 90, f"rank {number}", {"what": "evaluation", "seconds": 12})
         record.add("said", 5, f"rank {number} started, pid 17")
-        record.add(
-            "stacks", 100, f"rank {number}", {"by": "py-spy", "place": "train.py:7 f", "inside": "", "text": STACK}
-        )
+        doing = "waits for a lock" if number == 2 else "waits in a collective"
+        stack = {"by": "py-spy", "place": "train.py:7 f", "inside": "", "doing": doing, "text": STACK}
+        record.add("stacks", 100, f"rank {number}", stack)
         records[name] = record
     return records
 
@@ -97,7 +97,7 @@ def test_report_page_shows_every_part_at_each_width_and_color_scheme(browser, tm
     assert re.search(r"\d MB in all|\d GB in all", words_of(shown.dom, "traffic"))
     assert "ShardedByS3Key" in words_of(shown.dom, "data-read") and "20,000" in words_of(shown.dom, "data-read")
     stack = "src/train.py:7 f train.py:9 main All frames and threads pid 9 thread 9 libc.so.6:0 read"
-    assert f"rank 0 on algo-1 at 100.0 s: train.py:7 f {stack}" in words_of(shown.dom, "stacks")
+    assert f"hang rank 2 on algo-3 at 100.0 s: train.py:7 f (waits for a lock) {stack}" in words_of(shown.dom, "stacks")
     assert "rank 1 started" in words_of(shown.dom, "log")
     can_be_read_without_eyes(shown.dom)
 

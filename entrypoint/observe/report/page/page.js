@@ -427,10 +427,11 @@
   function stacks() {
     if (!data.stacks.length) return hide("stacks");
     const pre = text => el("pre", { class: "stack", tabindex: 0 }, text);
-    data.stacks.forEach((stack, number) => {
+    const waits = stack => /^works|collective|TensorFlow|jax|GPU/.test(stack.doing); // for the others, perhaps: those come last
+    [...data.stacks].sort((a, b) => waits(a) - waits(b)).forEach((stack, number) => {
       const frames = stack.text.split("\n"), users = stack.place ? frames.findIndex(line => line.trim() === stack.place || line.endsWith(`/${stack.place}`)) : -1;
       const folded = users < 0 ? [pre(stack.text)] : [pre(frames.slice(users).join("\n").split("\n\n")[0]), el("details", {}, el("summary", {}, "All frames and threads"), pre(stack.text))];
-      at("stacks").append(el("details", number ? {} : { open: "" }, el("summary", {}, `${stack.process} on ${stack.host} at ${clock(stack.at)}: ${[stack.place, stack.inside].filter(Boolean).join(", in ") || "an unknown place"}`), ...folded));
+      at("stacks").append(el("details", number ? {} : { open: "" }, el("summary", {}, `${stack.process} on ${stack.host} at ${clock(stack.at)}: ${[stack.place, stack.inside].filter(Boolean).join(", in ") || "an unknown place"}${stack.doing ? ` (${stack.doing})` : ""}`), ...folded));
     });
   }
 
