@@ -118,7 +118,8 @@ def _of_own_names(case: Case) -> Iterator[Finding]:
         names, folder = _names_of(own[-1]), own[-1].path.absolute().parent
         if names and name not in names and not {*folder.glob(name), *folder.glob(f"{name}.*")}:
             lazy = any(isinstance(outer, _LAZY) for outer in source.around(each.node))
-            severity, near = Severity.WARNING if lazy else Severity.ERROR, did_you_mean(name, names)
+            beside = {path.stem for path in folder.glob("*.py")} if own[-1].path.name == "__init__.py" else set()
+            severity, near = Severity.WARNING if lazy else Severity.ERROR, did_you_mean(name, names | beside)
             place, written = source.at(each.node), ast.unparse(each.node)
             yield finding(
                 "own-name-missing", place, severity=severity, written=written, module=module, name=name, near=near
