@@ -96,14 +96,14 @@ def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
 
 def _of_shared_checkpoints(case: Case, where: str) -> Iterator[Finding]:
     """Yield calls by which hosts that share nothing write checkpoints to one folder in S3, under the same names."""
-    if any(_guarded(use) for use in case.code.calls(*api.SAVES) if _is_manager(use)):
+    if any(is_guarded(use) for use in case.code.calls(*api.SAVES) if _is_manager(use)):
         return
     for use in case.code.made(*api.WRITES_CHECKPOINTS):
         names = [each for each in ast.walk(use.node) if isinstance(each, ast.Name)]
         values = [stands_for(use.source, each) for each in names]
         text = " ".join(ast.unparse(each) for each in (use.node, *values) if each)
         ours = use.name.endswith("checkpoints.manager") and use.argument("directory", 1) is None
-        if (ours or f"'{where}" in text) and not _guarded(use) and not re.search(r"(?i)host|rank|node|\{\w*id", text):
+        if (ours or f"'{where}" in text) and not is_guarded(use) and not re.search(r"(?i)host|rank|node|\{\w*id", text):
             yield finding("checkpoints-shared", use.place, written=use.written, hosts=case.hosts, where=where)
 
 
