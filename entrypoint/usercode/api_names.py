@@ -55,6 +55,13 @@ WRITES_CHECKPOINTS = _names("""
     sagemaker_tf_data.checkpoints* .ModelCheckpoint .BackupAndRestore .CheckpointManager .MonitoredTrainingSession
     .Saver .train.Checkpoint .CheckpointSaverHook .save_weights
 """)
+# Calls with a path which put nothing there.
+WRITES_NOTHING = _names("""
+    os.path.* os.environ.* os.getenv os.listdir os.scandir os.walk glob.* pathlib.* .add_argument DEFINE_* .parse_args
+    .restore .latest_checkpoint .load_weights .load_model .load_checkpoint .load .read .read_text .read_bytes
+    .makedirs .mkdir .exists .is_dir .is_file .isdir .iterdir .glob .rglob .stat .joinpath .startswith .format str print
+    .info .warning .debug .error
+""")
 READS_CHECKPOINTS = _names("""
     .restore .latest_checkpoint .load_weights .BackupAndRestore .load_model .restore_or_initialize
     .MonitoredTrainingSession .load_checkpoint .read
