@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from entrypoint.base.severity import Severity
-from entrypoint.check.doctor.check_folders import checkpoints_elsewhere, model_elsewhere, model_untrained
+from entrypoint.check.doctor.check_folders import checkpoints_elsewhere, model_elsewhere, model_untrained, puts_into
 from entrypoint.check.doctor.job_values import values
 from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import Case
@@ -15,7 +15,7 @@ from entrypoint.launcher.job.job import Mode
 from entrypoint.usercode import api_names as api
 from entrypoint.usercode.datasets import stands_for
 from entrypoint.usercode.known_values import is_known
-from entrypoint.usercode.source import SourceFile, Use, matches
+from entrypoint.usercode.source import SourceFile, Use
 
 # Names and keys that identify a process, in code as ast.unparse writes it.
 _WHO = (
@@ -76,7 +76,7 @@ def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
     where = str(kept.get("LocalPath") or "/opt/ml/checkpoints")
     folder = code.has(api.OUR_MANAGER) or code.mentions(_FOLDER) or code.mentions(re.escape(where)) or case.gives(where)
     estimators = code.has(*api.SESSIONS)
-    if written is None and not estimators and not _puts_into(case, where):
+    if written is None and not estimators and not puts_into(case, where):
         why = "and an interruption of spot instances, or a failure, loses all of it"
         if not spot:
             why = "and nothing is ever put there" if kept else "and a failure loses all of it"
@@ -92,17 +92,6 @@ def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
         yield from _of_shared_checkpoints(case, where)
     if not code.has("signal.SIGTERM", ".reached_preemption_sync_point") and not code.mentions("SIGTERM"):
         yield finding("no-sigterm", learns.place)
-
-
-def _puts_into(case: Case, folder: str) -> bool:
-    """Return whether a call that may write has a path in a folder, or is a method of such a path."""
-    for use in case.code.calls("*"):
-        if not matches(use.name, api.WRITES_NOTHING):
-            on = [use.call.func.value] if isinstance(use.call.func, ast.Attribute) else []
-            given = [*on, *use.call.args, *(word.value for word in use.call.keywords)]
-            if any(str(path).startswith(folder) for each in given for path in values(case, use.source, each)):
-                return True
-    return False
 
 
 def _of_shared_checkpoints(case: Case, where: str) -> Iterator[Finding]:
