@@ -200,7 +200,8 @@ def _of_servers(case: Case) -> Iterator[Finding]:
             yield finding("worker-without-server", strategies[0].place, written=strategies[0].written)
         waits = code.has(*_WAITS) or any(isinstance(each.test, ast.Constant) for _, each in code.nodes(ast.While))
         others = [each for each in joins if not _made_by(each.source, _object(each), ".ClusterCoordinator")]
-        if servers and not others and not waits:
+        many = (each for use in servers for each in use.source.around(use.node))  # a cluster in this process
+        if servers and not others and not waits and not any(isinstance(each, ast.For | ast.ListComp) for each in many):
             yield finding("worker-without-server/not-joined", servers[0].place, written=servers[0].written)
     scheduled = next(
         (use for use in code.calls(".schedule") if _made_by(use.source, _object(use), ".ClusterCoordinator")), None
