@@ -47,7 +47,7 @@ _READS_PIPES = (
     r"|InputMode|INPUT_MODE|inputdataconfig|INPUT_DATA_CONFIG"
 )
 # Arithmetic that divides rows, steps or epochs by the number of processes.
-_BY_SIZE = r"[/%][\w.() *+-]*\b(size|world\w*|\w*ranks|num_\w+|n_\w+|process_count)\b"
+_BY_SIZE = r"[/%][-\w.() +*]*\b(size|world\w*|\w*ranks|num_\w+|n_\w+|process_count)\b"
 _AHEAD = ("prefetch", "shuffle")  # steps that request elements before they are asked for
 _RESTS = {"take", "skip", "repeat", "filter", "shard", "interleave", "flat_map", "take_while"}
 _SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
