@@ -250,6 +250,8 @@ LABEL com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true
 # Last, since they differ from commit to commit.
 ARG VERSION=unknown
 ARG REVISION=unknown
+# A container cannot read the labels of its image; the report of a job names it.
+ENV SAGEMAKER_TF_ENTRYPOINT_IMAGE="${VERSION} ${REVISION}"
 LABEL org.opencontainers.image.title="sagemaker-tf-entrypoint" \
       org.opencontainers.image.description="Entrypoint for distributed TensorFlow training on Amazon SageMaker" \
       org.opencontainers.image.licenses="Apache-2.0 AND MIT" \

@@ -28,6 +28,7 @@ OPTIMIZER = re.compile(rf"(?P<keras>(\w+\.)*keras\.)?([\w.]+\.)?optimizers\.(exp
 FIRST_COMPILED = (2, 11)  # of TensorFlow: older optimizers of Keras, later called legacy, have no XLA
 MAKES_SERVERS = re.compile(r"(?<!v1\.)\bParameterServerStrategy(V2)?\(|\bClusterCoordinator\(")
 OFF = re.compile(r"\.jit_compile\s*=\s*False\b")
+NO_TF_CONFIG = ("mpi", "jax")
 OTHER_MODE = "strategy-of-another-mode"
 STRATEGY = re.compile(r"\b([A-Z]\w*Strategy(?:V\d)?|ClusterCoordinator)\(")
 # A script that makes or removes TF_CONFIG, or finds the other tasks in another way, has a cluster of its own.
@@ -91,13 +92,13 @@ def doubts(
 
 def _of_strategy(code: UserProgram, mode: str) -> Iterator[Doubt]:
     """Yield a doubt if the program is sure to make the strategy of another mode, and no strategy beside it."""
-    others = WORKERS if mode == "ps" else SERVERS
+    others = {"ps": WORKERS, **dict.fromkeys(NO_TF_CONFIG, (*SERVERS, *WORKERS))}.get(mode, SERVERS)
     if not any(name[1:] in source.code for name in others for source in code.sources):
         return
     sure = reached(code)
     made = {name for source in sure for name in STRATEGY.findall(source.code)}
     ways = {next((way for way in (WORKERS, SERVERS) if f".{name}" in way), name) for name in made}
-    if len(ways) != 1 or any(OWN_CLUSTER.search(source.code) for source in sure):
+    if len(ways) != 1 or any(OWN_CLUSTER.search(source.code) or HOROVOD.search(source.code) for source in sure):
         return
     for source, nodes in sure.items():
         for use in source.uses:
@@ -111,6 +112,9 @@ def _of_mode(strategy: str, place: Place, mode: str) -> Doubt:
     if mode == "ps":
         why += ", whose TF_CONFIG has a chief, workers and parameter servers: the workers wait for one another, or fail"
         instead = "Set ENTRYPOINT_MODE=mwms, or make a ParameterServerStrategy"
+    elif mode in NO_TF_CONFIG and matches(f".{strategy}", WORKERS):
+        why += ", which sets no TF_CONFIG: each process trains alone"
+        instead = "Set ENTRYPOINT_MODE=mwms"
     elif mode:
         why += ", which starts no parameter servers: the script waits for them, or fails"
         instead = "Set ENTRYPOINT_MODE=ps" + (", or make a MultiWorkerMirroredStrategy" if mode == "mwms" else "")

@@ -46,9 +46,9 @@ def job_of_four(**about) -> dict[str, HostRecord]:
         record.add("mark", 60, f"rank {number}", {"what": "checkpoint", "seconds": 8})
         record.add("mark", 90, f"rank {number}", {"what": "evaluation", "seconds": 12})
         record.add("said", 5, f"rank {number} started, pid 17")
-        record.add(
-            "stacks", 100, f"rank {number}", {"by": "py-spy", "place": "train.py:7 f", "inside": "", "text": STACK}
-        )
+        doing = "waits for a lock" if number == 2 else "waits in a collective"
+        stack = {"by": "py-spy", "place": "train.py:7 f", "inside": "", "doing": doing, "text": STACK}
+        record.add("stacks", 100, f"rank {number}", stack)
         records[name] = record
     return records
 
@@ -97,7 +97,7 @@ def test_report_page_shows_every_part_at_each_width_and_color_scheme(browser, tm
     assert re.search(r"\d MB in all|\d GB in all", words_of(shown.dom, "traffic"))
     assert "ShardedByS3Key" in words_of(shown.dom, "data-read") and "20,000" in words_of(shown.dom, "data-read")
     stack = "src/train.py:7 f train.py:9 main All frames and threads pid 9 thread 9 libc.so.6:0 read"
-    assert f"rank 0 on algo-1 at 100.0 s: train.py:7 f {stack}" in words_of(shown.dom, "stacks")
+    assert f"hang rank 2 on algo-3 at 100.0 s: train.py:7 f (waits for a lock) {stack}" in words_of(shown.dom, "stacks")
     assert "rank 1 started" in words_of(shown.dom, "log")
     can_be_read_without_eyes(shown.dom)
 
@@ -190,6 +190,14 @@ def test_printed_report_shows_folded_parts(browser, tmp_path):
     sheets, printed = browser.print(page)
     assert 1 < sheets < 9
     assert any("folded 0" in line for line in printed) and any("too wide false" in line for line in printed), printed
+
+
+def test_report_of_a_job_that_succeeded_repeats_the_launchers_warnings(browser, tmp_path):
+    record = trained()
+    for words in ("script ended: exit code 0", "warning: /opt/ml/model is empty", "warning: /opt/ml/model is empty"):
+        record.add("said", 65, words)
+    verdicts = words_of(browser.open(report(tmp_path, {"algo-1": record})).dom, "verdicts")
+    assert "The rules found no problems; the launcher warned: warning: /opt/ml/model is empty Thresholds" in verdicts
 
 
 def test_report_of_hosts_that_trained_alone_is_not_green(browser, tmp_path):

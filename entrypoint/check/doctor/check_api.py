@@ -38,7 +38,9 @@ def of_api(request: Request) -> Iterator[Finding]:
         report = validate.ParamValidator().validate(request.body, shape)
         for line in report.generate_report().splitlines() if request.text else ():
             word = re.search(r"(\w+)[^\w]*$", line.partition(",")[0])
-            yield finding("api", request.at(word[1] if word else ""), found=line)
+            unknown = re.search(r'Unknown parameter in .*: "(\w+)", must be one of: (.*)', line)
+            near = nearest(unknown[1], unknown[2].split(", ")) if unknown else ""
+            yield finding("api", request.at(word[1] if word else ""), found=line, instead=near)
         if report.has_errors():  # what has the wrong type is not looked at further
             return
         for problem in _against(shape, request.body, ()):

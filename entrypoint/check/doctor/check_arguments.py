@@ -130,7 +130,7 @@ def _of_shell(case: Case, options: list[Option]) -> Iterator[Finding]:
     """Yield hyperparameters that a shell script gets and does not pass on to the Python program that takes them."""
     main = case.code.main
     reads = re.search(r"\$\{?[@*#\d]|\bshift\b|\bgetopts\b|SM_|hyperparameters\.json", without_comments(main.text))
-    if reads or case.code.mentions(r"SM_HP|SM_USER_ARGS|hyperparameters\.json"):
+    if reads or case.code.mentions("SM_HP|SM_USER_ARGS|hyperparameters"):
         return
     given = params.of_the_script(case.hyperparameters).keys() - {"model_dir"}
     lost = sorted(key for key in given if any(key in each.keys for each in options) and f"--{key}" not in main.text)

@@ -50,15 +50,15 @@ def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Fin
     callbacks = code.calls(".ModelCheckpoint") if ranks else ()
     writing = [*saves, *callbacks, *([] if code.has(api.OUR_MANAGER) else managers)]
     workers = case.together(Mode.MWMS) and code.has(*api.WORKERS)
-    bare = [use for use in writing if not _guarded(use)]
+    bare = [use for use in writing if not is_guarded(use)]
     if (ranks or workers) and bare and not any(_decides(case, source) for source in code.sources):
         use = bare[0]
         yield finding("all-save" if ranks else "all-save/workers", use.place, written=use.written)
     if workers and not ranks and not (case.may_be(Mode.PS) and case.job is None):
         # An Estimator exports from a checkpoint, and exchanges nothing.
         together = [use for use in saves if not use.name.endswith(".export_saved_model")]
-        alone = next((use for use in together if _guarded(use)), None)
-        if alone and not bare and not _on_every_branch(saves):
+        alone = next((use for use in together if is_guarded(use)), None)
+        if alone and not bare and not is_on_every_branch(saves):
             yield finding("chief-saves-alone", alone.place, written=alone.written)
 
 
@@ -96,14 +96,14 @@ def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
 
 def _of_shared_checkpoints(case: Case, where: str) -> Iterator[Finding]:
     """Yield calls by which hosts that share nothing write checkpoints to one folder in S3, under the same names."""
-    if any(_guarded(use) for use in case.code.calls(*api.SAVES) if _is_manager(use)):
+    if any(is_guarded(use) for use in case.code.calls(*api.SAVES) if _is_manager(use)):
         return
     for use in case.code.made(*api.WRITES_CHECKPOINTS):
         names = [each for each in ast.walk(use.node) if isinstance(each, ast.Name)]
         values = [stands_for(use.source, each) for each in names]
         text = " ".join(ast.unparse(each) for each in (use.node, *values) if each)
         ours = use.name.endswith("checkpoints.manager") and use.argument("directory", 1) is None
-        if (ours or f"'{where}" in text) and not _guarded(use) and not re.search(r"(?i)host|rank|node|\{\w*id", text):
+        if (ours or f"'{where}" in text) and not is_guarded(use) and not re.search(r"(?i)host|rank|node|\{\w*id", text):
             yield finding("checkpoints-shared", use.place, written=use.written, hosts=case.hosts, where=where)
 
 
@@ -138,7 +138,7 @@ def _is_model_dir(case: Case, source: SourceFile, node: ast.AST) -> bool:
 # --- which processes reach a call ---
 
 
-def _guarded(use: Use) -> bool:
+def is_guarded(use: Use) -> bool:
     """Return whether only some of the processes reach a call."""
     for outer, inner in use.source.way_up(use.node):
         if isinstance(outer, ast.If | ast.IfExp | ast.While):
@@ -153,7 +153,7 @@ def _guarded(use: Use) -> bool:
     return False
 
 
-def _on_every_branch(uses: list[Use]) -> bool:
+def is_on_every_branch(uses: list[Use]) -> bool:
     """Return whether calls stand on both branches of one condition, so that every process reaches one of them."""
     sides: dict[ast.AST, set[bool]] = {}
     for use in uses:

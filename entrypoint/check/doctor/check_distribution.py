@@ -12,15 +12,16 @@ from entrypoint.launcher.job.job import Mode
 from entrypoint.usercode import api_names as api
 from entrypoint.usercode.guards import fallback, sets
 from entrypoint.usercode.reader import UserProgram
-from entrypoint.usercode.source import Place, UseKind
+from entrypoint.usercode.source import Place, Use, UseKind, words_of
 
 # Of each mode, names of which a script has one.
 _STRATEGIES = {
     Mode.MWMS: (*api.WORKERS, *api.SESSIONS),
     Mode.PS: (*api.SERVERS, *api.SERVERS_OF_TF1, *api.SESSIONS, ".Server", ".ClusterSpec"),
-    Mode.JAX: api.PROCESSES,
+    Mode.JAX: api.JOINS_JAX,
     Mode.MPI: api.HOROVOD,
 }
+_WRAPS = ("horovod.*.DistributedOptimizer", "horovod.*.DistributedGradientTape")
 _JOINS_JAX = ("jax.distributed.initialize", ".distribution.initialize")
 _MESHES = (".Mesh", ".make_mesh", ".create_device_mesh", ".DeviceMesh")
 _SPREADS = (  # what spreads a computation over JAX's processes
@@ -37,9 +38,6 @@ def of_code(case: Case) -> Iterator[Finding]:
     imported = case.code.first(*api.HOROVOD, kind=UseKind.IMPORT)
     if case.may_be(Mode.MPI) and imported:
         yield from _of_horovod(case, imported.place)
-    if (case.may_be(Mode.MWMS) or case.may_be(Mode.PS)) and case.mode is not Mode.SINGLE:
-        for source, node in sets(case.code, "TF_CONFIG"):
-            yield finding("tf-config-written", source.at(node))
     if case.together(Mode.JAX):
         yield from _of_meshes(case.code)
     if case.several or case.job:
@@ -59,7 +57,13 @@ def _of_strategies(case: Case) -> Iterator[Finding]:
     has = f"it has {other.written}, which is for one host" if other else "none is in it"
     if case.may_be(Mode.MPI) and code.imports("mpi4py.*", "mpi4py", *api.HOROVOD):
         return
-    if not code.has(*_STRATEGIES[case.mode]):
+    if code.has(*_STRATEGIES[case.mode]):
+        return
+    if case.way:
+        mode, use = case.way
+        if not joins_hosts_itself(code):
+            yield finding("no-strategy/other", use.place, mode=case.mode, written=use.written, way=mode)
+    else:
         yield finding(f"no-strategy/{case.mode}", at.place, has=has, hosts=case.hosts, processes=case.processes)
 
 
@@ -82,6 +86,9 @@ def _of_horovod(case: Case, first: Place) -> Iterator[Finding]:
     learns = code.call(".fit", ".GradientTape", ".minimize", ".apply_gradients", ".train")
     if learns and case.processes != 1 and not code.has(*api.AVERAGES):
         yield finding("hvd-no-average", learns.place)
+    for use in code.calls(*_WRAPS) if learns and case.processes != 1 else ():
+        if _is_unused(code, use):
+            yield finding("hvd-no-average/unused", use.place, written=use.written)
     if learns and case.processes != 1 and not code.has(*api.BROADCASTS):
         yield finding("hvd-no-broadcast", first)
     pinned = case.hides_gpus or (case.job is not None and case.job.settings.pin_gpus is When.ALWAYS)
@@ -90,6 +97,22 @@ def _of_horovod(case: Case, first: Place) -> Iterator[Finding]:
     if not code.has(*api.PINS_GPUS) and not code.mentions("CUDA_VISIBLE_DEVICES|visible_device_list"):
         severity = Severity.ERROR if (case.gpus or 0) > 1 else Severity.WARNING
         yield finding("hvd-no-pin", first, severity=severity, gpus=case.gpus or "several")
+
+
+def _is_unused(code: UserProgram, use: Use) -> bool:
+    """Return whether nothing reads the result of a call: it is dropped, or its name is read nowhere else."""
+    outer = use.source.parents.get(use.node)
+    if isinstance(outer, ast.Expr):
+        return True
+    if not isinstance(outer, ast.Assign) or len(outer.targets) != 1 or not isinstance(outer.targets[0], ast.Name):
+        return False
+    inside = set(ast.walk(outer))
+    names = (node for each in code.sources for node in ast.walk(each.tree) if node not in inside)
+    return not any(outer.targets[0].id in words_of([node], strings=True) for node in names if _reads(node))
+
+
+def _reads(node: ast.AST) -> bool:
+    return not (isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load))
 
 
 def _of_meshes(code: UserProgram) -> Iterator[Finding]:

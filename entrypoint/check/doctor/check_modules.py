@@ -25,7 +25,7 @@ from entrypoint.check.doctor.aws_images import (
 )
 from entrypoint.check.doctor.requirements import Requirements, folders_of, of_requirements, requirements_of
 from entrypoint.check.doctor.rulebook import finding
-from entrypoint.check.doctor.subject import Case, tensorflow_of
+from entrypoint.check.doctor.subject import AWS_IMAGE, Case, tensorflow_of
 from entrypoint.check.finding import Finding
 from entrypoint.usercode.api_names import LEAVES, STARTS_PROGRAMS, TRAINS
 from entrypoint.usercode.guards import tried
@@ -118,7 +118,8 @@ def _of_own_names(case: Case) -> Iterator[Finding]:
         names, folder = _names_of(own[-1]), own[-1].path.absolute().parent
         if names and name not in names and not {*folder.glob(name), *folder.glob(f"{name}.*")}:
             lazy = any(isinstance(outer, _LAZY) for outer in source.around(each.node))
-            severity, near = Severity.WARNING if lazy else Severity.ERROR, did_you_mean(name, names)
+            beside = {path.stem for path in folder.glob("*.py")} if own[-1].path.name == "__init__.py" else set()
+            severity, near = Severity.WARNING if lazy else Severity.ERROR, did_you_mean(name, names | beside)
             place, written = source.at(each.node), ast.unparse(each.node)
             yield finding(
                 "own-name-missing", place, severity=severity, written=written, module=module, name=name, near=near
@@ -161,6 +162,8 @@ def _missing(case: Case, use: Use) -> str:
         if f"{use.name}.".startswith(f"{name}."):
             return name
     top = use.name.split(".")[0]
+    if top == "smdistributed" and case.job and not (case.job.smdistributed or AWS_IMAGE.match(case.image)):
+        return "smdistributed.dataparallel"
     if use.name.startswith("google.cloud"):
         return "google.cloud"
     if top in _PYTHONS or top in ours(case.tensorflow) or top.startswith("_"):

@@ -41,6 +41,7 @@ _READ_S3 = ("boto3*", "s3fs*", "fsspec*", "smart_open*", "awswrangler*", "sagema
 _OF_LFS = b"version https://git-lfs.github.com/spec/"
 _DEFINES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _BINDS: type[ast.AST] = ast.FunctionDef | ast.ClassDef | ast.arg  # type: ignore[assignment]
+_MOVES_FILES = (".chdir", ".extractall", ".extract", "shutil.*", "os.symlink", "os.rename", "os.replace", "*gfile.copy")
 _READS_PATH = ("read_text", "read_bytes")  # of a Path
 _DEBUGGERS = ("breakpoint", "pdb.set_trace", "ipdb.set_trace")
 _REPORT = ast.Expr | ast.Pass | ast.With | ast.Try
@@ -82,7 +83,9 @@ def _of_gone(case: Case) -> Iterator[Finding]:
         is_call = "argument" in row or row.get("called")
         kinds = (UseKind.IMPORT,) if row.get("imported") else (UseKind.CALL,) if is_call else (UseKind.IMPORT, None)
         for use in (use for kind in kinds for use in case.code.uses(*row["names"], kind=kind)):
-            has = "argument" not in row or use.argument(row["argument"]) is not None
+            given = use.argument(row.get("argument", ""))
+            is_usual = "usual" in row and use.source.constant(given) in (None, row["usual"])
+            has = "argument" not in row or (given is not None and not is_usual)
             if has and not _is_prepared(case.code, use):
                 severity = Severity.WARNING if row.get("only_warns") else Severity.ERROR
                 words = {"written": use.written, "gone": row["gone"], "new": row["new"]}
@@ -149,7 +152,7 @@ def _of_paths(case: Case) -> Iterator[Finding]:
 def _of_files(case: Case) -> Iterator[Finding]:
     """Yield files that the program is sure to read from the code's folder, which has none of this name."""
     by_shell = case.code.main.path.suffix == ".sh"
-    if case.job is None or by_shell or case.code.has("os.chdir", ".extractall", ".unpack_archive", *STARTS_PROGRAMS):
+    if case.job is None or by_shell or case.code.has(*_MOVES_FILES, *STARTS_PROGRAMS):
         return
     sure, folders = reached(case.code), folders_of(case)
     texts = [text for source in case.code.sources for text in texts_of(ast.walk(source.tree))]

@@ -35,8 +35,9 @@ def of_platform(case: Case) -> Iterator[Finding]:
 
 _NUMBER = "0.1234"
 _KERAS_LINES = ("7/9 - 1s - {0} - 1s/epoch - 9ms/step", "9/9 [=====] - 1s 9ms/step - {0}")  # of `fit`
-_BEFORE_THE_NUMBER = re.compile(r"([A-Za-z_]\w*)((?:\\s|\s|\\[:=]|[:=*+?'\"])*)$")
+_BEFORE_THE_NUMBER = re.compile(r"([A-Za-z_]\w*)((?:\\s|\s|\\[:=]|[+:=*?'\"])*)$")
 _VALIDATES = {"validation_data": 7, "validation_split": 6}  # arguments of Keras's fit, with their positions
+_PRINTS_TOO = (*api.STARTS_PROGRAMS, *api.SESSIONS, ".ProgbarLogger", ".set_postfix", ".set_description")
 _OF_KERAS = {"epochs", "batch_size", "verbose", "callbacks", "steps_per_epoch", *_VALIDATES}
 
 
@@ -88,7 +89,7 @@ def _log_of(case: Case) -> _Log | None:
     code = case.code
     others = [use for use in code.calls("*Callback") if not re.match("tensorflow|keras|horovod", use.name)]
     own = [_printed(use) for use in code.calls("*")]
-    if others or None in own or code.has(*api.STARTS_PROGRAMS, *api.SESSIONS):
+    if others or None in own or code.has(*_PRINTS_TOO):
         return None
     calls = [use for use in code.calls(".fit", ".fit_generator", ".evaluate") if _may_be_keras(case, use)]
     fits = [use for use in calls if not use.name.endswith(".evaluate")]
@@ -153,8 +154,8 @@ _SUMMARIES = {".TensorBoard": "log_dir", ".create_file_writer": "logdir", ".File
 
 def _of_summaries(case: Case) -> Iterator[Finding]:
     """Yield summaries that are written beside the folder that SageMaker uploads."""
-    config = case.request.body.get("TensorBoardOutputConfig")
-    local = str((config or {}).get("LocalPath") or "/opt/ml/output/tensorboard").rstrip("/")
+    config = case.request.part("TensorBoardOutputConfig")
+    local = str(config.get("LocalPath") or "/opt/ml/output/tensorboard").rstrip("/")
     if not config or case.gives(local) or case.code.mentions(re.escape(local)) or case.code.has(*api.MOVES_FILES):
         return
     writing = list(case.code.calls(*_SUMMARIES))
@@ -202,8 +203,7 @@ def _opens_to_write(use: Use) -> bool:
 def _read_only(case: Case, name: str) -> str:
     """Return by what a channel is read-only; "" if it can be written to, as far as is known."""
     channel, usual = case.request.channels[name], case.request.algorithm.get("TrainingInputMode")
-    files = (channel.get("DataSource") or {}).get("FileSystemDataSource") or {}
-    if files:
+    for files in mappings([(channel.get("DataSource") or {}).get("FileSystemDataSource")]):
         return "FileSystemAccessMode is ro" if files.get("FileSystemAccessMode") == "ro" else ""
     return "it is in FastFile mode" if (channel.get("InputMode") or usual) == "FastFile" else ""
 

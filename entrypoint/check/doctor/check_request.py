@@ -10,7 +10,7 @@ from entrypoint.check.doctor.check_distribution import joins_hosts_itself
 from entrypoint.check.doctor.planned_job import Described, groups_in, our_launcher_runs, s3_source, unread_arguments
 from entrypoint.check.doctor.request import Request, mappings
 from entrypoint.check.doctor.rulebook import finding, variant
-from entrypoint.check.doctor.subject import AWS_IMAGE, tensorflow_of
+from entrypoint.check.doctor.subject import AWS_IMAGE, Case, tensorflow_of
 from entrypoint.check.finding import Finding
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.channels import sources
@@ -122,7 +122,9 @@ def _of_our_reader(described: Described, code: UserProgram | None) -> Iterator[F
     alone = job.mode is Mode.SINGLE and len(job.cluster.hosts) > 1 and not described.problems
     joined = code is not None and joins_hosts_itself(code)
     if alone and not joined and any("no distribution is configured" in text for text in job.warnings):
-        yield finding("nothing-shared", request.at("InstanceCount"), hosts=len(job.cluster.hosts))
+        way = Case(code=code, described=described).way if code else None
+        key, (mode, written) = ("nothing-shared/way", (way[0], way[1].written)) if way else ("nothing-shared", ("", ""))
+        yield finding(key, request.at("InstanceCount"), hosts=len(job.cluster.hosts), way=mode, written=written)
     for text in job.warnings:
         if "no distribution is configured" not in text:
             severity = Severity.NOTE if text.startswith("Horovod stands in") else None
@@ -144,7 +146,7 @@ def _of_settings(described: Described) -> Iterator[Finding]:
     request, job = described.request, described.job
     if job is None or described.problems or not our_launcher_runs(request):
         return
-    settings, longest = job.settings, (request.body.get("StoppingCondition") or {}).get("MaxRuntimeInSeconds")
+    settings, longest = job.settings, request.part("StoppingCondition").get("MaxRuntimeInSeconds")
     if type(longest) is int and settings.max_runtime > longest:
         place, asked = request.at("ENTRYPOINT_MAX_RUNTIME"), f"{settings.max_runtime:g}"
         yield finding("setting-unused/max-runtime", place, asked=asked, longest=longest)
@@ -243,8 +245,8 @@ def _of_the_rest(described: Described, code: UserProgram | None) -> Iterator[Fin
     profiler = request.body.get("ProfilerConfig") or {"DisableProfiler": True}
     profiler = profiler if isinstance(profiler, dict) else {"DisableProfiler": True}
     profiles = not profiler.get("DisableProfiler") and request.body.get("ProfilerRuleConfigurations")
-    hook = request.body.get("DebugHookConfig") or {}
-    collects = isinstance(hook, dict) and (hook.get("CollectionConfigurations") or hook.get("HookParameters"))
+    hook = request.part("DebugHookConfig")
+    collects = hook.get("CollectionConfigurations") or hook.get("HookParameters")
     serves = code is not None and (code.imports("smdebug*") or code.mentions("output/tensors|smdebug"))
     asked = {
         "debugger/tensors": ("DebugHookConfig", collects),

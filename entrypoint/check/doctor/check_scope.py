@@ -39,6 +39,17 @@ _EXCHANGES = (
     *(".fit", ".train", ".train_on_batch", ".make_train_function", ".reduce", ".all_reduce", ".batch_reduce"),
     "*tuner*.search",
 )
+_WEIGHTS = (
+    "variables",
+    "trainable_variables",
+    "weights",
+    "trainable_weights",
+    "get_weights",
+    "count_params",
+    "summary",
+)
+_SHAPELESS = ("Dense", "Conv1D", "Conv2D", "Conv3D", "LSTM", "GRU", "SimpleRNN", "Flatten", "Reshape")
+_SHAPES = ("input_shape", "input_dim", "batch_input_shape", "input_length", "batch_size", "input_tensor")
 _OTHER_SCOPES = (".name_scope", ".variable_scope", ".custom_object_scope", ".CustomObjectScope", ".arg_scope")
 _DECORATORS = (  # that enter no scope
     *("staticmethod", "classmethod", "property", "tensorflow.*", "tf.*", "functools.*", "click.*", "hydra.*", "gin.*"),
@@ -49,8 +60,13 @@ _DEPTH = 8  # calls that are followed
 
 
 def of_scope(case: Case) -> Iterator[Finding]:
-    """Yield models and metrics that are made outside of the strategy's scope, and steps that run outside of it."""
+    """Yield models and metrics that are made outside of the strategy's scope, and steps that run outside of it.
+
+    Yield uses of weights, too, that a model does not have yet.
+    """
     code = case.code
+    if case.tensorflow < (2, 16):
+        yield from _of_weights(code)
     together = case.together(Mode.MWMS) or case.together(Mode.PS) or (case.hosts > 1 and joins_hosts_itself(code))
     if together and code.call(*WORKERS, *SERVERS):
         yield from _of_models(case)
@@ -80,6 +96,40 @@ def _of_models(case: Case) -> Iterator[Finding]:
                     if matches(source.dotted(metric.func), _METRICS) and scopes.is_in(source, metric) is False:
                         yield finding("metric-outside-scope", source.at(metric), written=ast.unparse(metric))
                         return
+
+
+def _of_weights(code: UserProgram) -> Iterator[Finding]:
+    for source, node in code.nodes(ast.Attribute):
+        model = node.value
+        if node.attr not in _WEIGHTS or not isinstance(model, ast.Name) or next(source.guards(node), None):
+            continue
+        made = source.assigned(model)
+        if (
+            len(made) != 1
+            or not _is_shapeless(source, made[0].value)
+            or made[0].function is not source.function_of(node)
+        ):
+            continue
+        before = (each for each in ast.walk(source.tree) if isinstance(each, ast.Name) and each.id == model.id)
+        seen = [each for each in before if isinstance(each.ctx, ast.Load) and not _asks_for_weights(source, each)]
+        if all(each.lineno > node.lineno for each in seen):
+            yield finding("weights-missing", source.at(node), written=ast.unparse(node))
+            return
+
+
+def _asks_for_weights(source: SourceFile, name: ast.Name) -> bool:
+    outer = source.parents.get(name)
+    return isinstance(outer, ast.Attribute) and outer.attr in (*_WEIGHTS, "compile")
+
+
+def _is_shapeless(source: SourceFile, made: ast.AST) -> bool:
+    """Return whether a model is a Sequential whose first layer is one of Keras's that learns its shape from data."""
+    match made:
+        case ast.Call(args=[ast.List(elts=[ast.Call() as first, *_])]) if source.last(made) == "Sequential":
+            known = {each.arg for each in first.keywords}
+            layer = matches(source.dotted(first.func), ("tensorflow.keras.layers.*", "keras.layers.*"))
+            return layer and source.last(first) in _SHAPELESS and not known & {None, *_SHAPES}
+    return False
 
 
 def _of_loops(case: Case) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from entrypoint.check.doctor.check_checkpoints import of_keeping
 from entrypoint.check.doctor.check_data import of_data
 from entrypoint.check.doctor.check_distribution import of_code
 from entrypoint.check.doctor.check_folders import of_folders
+from entrypoint.check.doctor.check_modes import of_modes
 from entrypoint.check.doctor.check_modules import of_modules, of_shell
 from entrypoint.check.doctor.check_names import of_names
 from entrypoint.check.doctor.check_order import of_order
@@ -30,17 +31,8 @@ from entrypoint.usercode.reader import UserProgram, read_code
 
 NEAR = 0.85  # of two names, of which one is probably a slip: train.py and trian.py, but not main.py
 CHECKS_OF_SCRIPTS = (
-    of_shell,
-    of_order,
-    of_names,
-    of_modules,
-    of_arguments,
-    of_code,
-    of_scope,
-    of_data,
-    of_keeping,
-    of_folders,
-    of_platform,
+    *(of_shell, of_order, of_names, of_modules, of_arguments, of_folders),
+    *(of_code, of_modes, of_scope, of_data, of_keeping, of_platform),
 )
 
 

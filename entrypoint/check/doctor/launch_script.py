@@ -215,13 +215,16 @@ def _other_sdk(launched: Launched) -> str:
 def _misspelt(problem: str, script: Path) -> str:
     """Return a remedy if the problem names a path of the script that is not there, and another one is near it."""
     with suppress(*UNREADABLE, OSError):
-        texts = sorted(filter(None, map(text_of, ast.walk(ast.parse(script.read_text("utf-8", errors="replace"))))))
+        texts = sorted({*map(text_of, ast.walk(ast.parse(script.read_text("utf-8", errors="replace"))))} - {""})
+        named = [text for text in texts if re.search(rf"(?<![\w/.-]){re.escape(text)}(?![\w/-])", problem)]
         roots = [Path(), script.parent, *(script.parent / text for text in texts if (script.parent / text).is_dir())]
-        for text in (each for each in texts if each in problem and not any((root / each).exists() for root in roots)):
-            beside = [root / Path(text).parent for root in roots]
-            there = {path.name for folder in beside if folder.is_dir() for path in folder.iterdir()}
-            if near := nearest(Path(text).name, there):
-                return f"{Path(text).with_name(near)} in place of {text}, which is not there"
+        missing = [Path(text) for text in named if not any((root / text).exists() for root in roots)]
+        for path in missing if re.search(r"(?i)\b(file|director|folder|path)", problem) else ():
+            beside = [
+                each for root in roots if (root / path.parent).is_dir() for each in (root / path.parent).iterdir()
+            ]
+            if near := nearest(path.name, [each.name for each in beside if each.suffix == path.suffix]):
+                return f"{path.with_name(near)} in place of {path}, which is not there"
     return ""
 
 

@@ -4,7 +4,7 @@ import json
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from entrypoint.base.errors import ConfigError
@@ -75,9 +75,11 @@ def our_launcher_runs(request: Request) -> bool:
     if not any(request.algorithm.get(key) for key in _STARTS):
         return True
     words = [word for key in _STARTS for word in request.algorithm.get(key) or []]
-    if unread_arguments(request):
-        return True
-    return bool(of_our_driver(request)) or request.launch.command.split()[-1:] == ["train"] or words == ["train"]
+    started = " ".join(map(str, words)).split()[-1:]  # such as `train`, or the end of `bash -c "exec train"`
+    ends = [*started, *request.launch.command.split()[-1:]]
+    return bool(of_our_driver(request) or unread_arguments(request)) or any(
+        PurePath(each).name == "train" for each in ends
+    )
 
 
 def unread_arguments(request: Request) -> list[str]:

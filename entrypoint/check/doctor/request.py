@@ -63,6 +63,10 @@ class Request:
     def environment(self) -> dict[str, str]:
         return {key: str(value) for key, value in _mapping(self.body.get("Environment")).items()}
 
+    def part(self, key: str) -> Mapping[str, Any]:
+        """Return the structure of a key, or nothing if it is not there."""
+        return _mapping(self.body.get(key))
+
     @property
     def algorithm(self) -> Mapping[str, Any]:
         return _mapping(self.body.get("AlgorithmSpecification"))

@@ -12,11 +12,12 @@ from entrypoint.check.doctor.planned_job import Described
 from entrypoint.check.doctor.request import Request
 from entrypoint.launcher.job.job import Job, Mode
 from entrypoint.launcher.plan.plan import Role
-from entrypoint.usercode.api_names import HOROVOD, PROCESSES, SERVERS, SERVERS_OF_TF1, WORKERS
+from entrypoint.usercode.api_names import HOROVOD, JOINS_JAX, PROCESSES, SERVERS, SERVERS_OF_TF1, WORKERS
 from entrypoint.usercode.guards import fallback
+from entrypoint.usercode.reached import reached
 from entrypoint.usercode.reader import UserProgram
 from entrypoint.usercode.shell import exports
-from entrypoint.usercode.source import SourceFile, texts_of
+from entrypoint.usercode.source import SourceFile, Use, UseKind, texts_of
 
 LINES = ((2, 14), (2, 21))  # versions of TensorFlow that our image has; the first if no image's tag has one
 AWS_IMAGE = re.compile(r"^\d{12}\.dkr\.ecr\.[^/]+/tensorflow-training[:@]|^public\.ecr\.aws/.*tensorflow")
@@ -73,6 +74,23 @@ class Case:
             Mode.JAX: self.code.has(*PROCESSES),
         }
         return frozenset(mode for mode, there in found.items() if there) or frozenset([Mode.SINGLE])
+
+    @cached_property
+    def way(self) -> tuple[Mode, Use] | None:
+        """Return the one mode that the program is written for, and the first call or import that shows it."""
+        made = {Mode.MWMS: WORKERS, Mode.PS: SERVERS, Mode.JAX: JOINS_JAX}
+        found = {mode: next(self.code.calls(*names), None) for mode, names in made.items()}
+        found[Mode.MPI] = self.code.first(*HOROVOD, kind=UseKind.IMPORT)
+        there = [(mode, use) for mode, use in found.items() if use]
+        return there[0] if len(there) == 1 and self.ways == {there[0][0]} else None
+
+    @cached_property
+    def _reached(self) -> dict[SourceFile, set[ast.AST]]:
+        return reached(self.code)
+
+    def is_sure(self, source: SourceFile, node: ast.AST) -> bool:
+        """Return whether the program is sure to reach a node."""
+        return any(each in self._reached.get(source, ()) for each in ast.walk(node))
 
     @property
     def mode(self) -> Mode | None:

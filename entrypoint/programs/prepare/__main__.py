@@ -154,12 +154,12 @@ def fingerprints_of(code: Path) -> dict[str, str]:
 
 
 def software(here: Mapping[str, Installed], before: Mapping[str, Installed]) -> dict[str, str]:
-    """Return versions of what a job consists of: Python, and the packages that matter most.
+    """Return versions of what a job consists of: the image, Python, and the packages that matter most.
 
     Lines name what the requirements have installed; `before` is what was installed before.
     """
     there = {name: each.version for name, each in here.items()}
-    found = {"Python": sys.version.split()[0]}
+    found = {"image": os.environ.get("SAGEMAKER_TF_ENTRYPOINT_IMAGE", "").strip(), "Python": sys.version.split()[0]}
     found |= {name: there.get(name, "") for name in NAMED}
     found["installed by requirements"] = "\n".join(sorted(f"{name} {there[name]}" for name in changed(before, here)))
     return found

@@ -209,6 +209,8 @@ ROLE = "import json, os\ntask = json.loads(os.environ['TF_CONFIG'])['task'] if '
         (SERVERS + COORDINATOR, "single", ":4 makes ParameterServerStrategy, and the mode is single, which starts no"),
         (SERVERS, "mpi", ":4 makes ParameterServerStrategy, and the mode is mpi, which starts no parameter servers"),
         (SERVERS, "", ":4 makes ParameterServerStrategy, and the job has one host, which starts no parameter servers"),
+        (WORKERS, "mpi", ":5 makes MultiWorkerMirroredStrategy, and the mode is mpi, which sets no TF_CONFIG"),
+        (WORKERS, "jax", ":5 makes MultiWorkerMirroredStrategy, and the mode is jax, which sets no TF_CONFIG"),
         (COORDINATOR, "mwms", ":2 makes ClusterCoordinator, and the mode is mwms"),
     ],
 )
@@ -231,6 +233,7 @@ def test_strategy_of_another_mode_is_reported(text: str, mode: str, says: str) -
         f"import os\nos.environ.update({{'TF_CONFIG': make()}})\n{SERVERS}",
         f"import os\nos.environ.pop('TF_CONFIG', None)\n{WORKERS}",
         SERVERS.replace("TFConfigClusterResolver()", "SimpleClusterResolver(spec)"),
+        f"import horovod.tensorflow as hvd\n{WORKERS}",  # which of them, the script knows
         WORKERS.replace("\nmain()\n", ""),  # nothing calls it
         "from strategies import choose\nchoose(MultiWorkerMirroredStrategy, ParameterServerStrategy)\n",
         "import tensorflow as tf\ntry:\n    tf.MultiWorkerMirroredStrategy()\nexcept Exception:\n    s = 0\n",

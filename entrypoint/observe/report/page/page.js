@@ -131,11 +131,13 @@
   }
 
   function verdicts() {
+    const warnings = kind === "succeeded" ? [...new Set(data.said.map(line => line[2]).filter(words => /^(warning|error): /.test(words)))].slice(0, 9) : [];
     at("verdicts").append(data.verdicts.length
       ? el("ol", { class: "verdicts" }, ...data.verdicts.map(verdict => el("li", { class: verdict.severity },
         el("p", { class: "head" }, el("span", { class: "word" }, verdict.severity), el("b", {}, verdict.rule.replace(/_/g, " ")), el("span", { class: "where" }, [verdict.process, verdict.host].filter(Boolean).join(" on "))),
         el("p", { class: "what" }, verdict.text[0].toUpperCase() + verdict.text.slice(1) + "."), el("p", { class: "do" }, el("b", {}, "What to do: "), verdict.advice + "."))))
-      : el("p", { class: `none-said ${kind === "succeeded" ? "none" : "note"}` }, !hosts.length ? "There are no records to judge." : data.ending ? "No other problems found." : "No problems found."));
+      : el("p", { class: `none-said ${kind === "succeeded" && !warnings.length ? "none" : "note"}` }, !hosts.length ? "There are no records to judge." : warnings.length ? "The rules found no problems; the launcher warned:" : data.ending ? "No other problems found." : "No problems found."));
+    if (warnings.length) at("verdicts").append(el("ul", { class: "notes warning", "aria-label": "Warnings of the launcher" }, ...warnings.map(words => el("li", {}, words))));
     if (hosts.length && !data.rates.length && !data.metrics.length) at("verdicts").append(el("p", { class: "muted" }, "No steps or metrics found. What programs print as step=3 loss=0.5, or by Keras' progress bar, is recognised; ENTRYPOINT_METRICS adds others."));
     const rules = Object.entries(data.rules).map(([name, value]) => `${name}=${value}`).join(", ");
     at("verdicts").append(el("details", {}, el("summary", {}, "Thresholds of the rules"), el("p", { class: "muted" }, `ENTRYPOINT_RULES="${rules}"`)));
@@ -425,10 +427,11 @@
   function stacks() {
     if (!data.stacks.length) return hide("stacks");
     const pre = text => el("pre", { class: "stack", tabindex: 0 }, text);
-    data.stacks.forEach((stack, number) => {
+    const waits = stack => /^works|collective|TensorFlow|jax|GPU/.test(stack.doing); // for the others, perhaps: those come last
+    [...data.stacks].sort((a, b) => waits(a) - waits(b)).forEach((stack, number) => {
       const frames = stack.text.split("\n"), users = stack.place ? frames.findIndex(line => line.trim() === stack.place || line.endsWith(`/${stack.place}`)) : -1;
       const folded = users < 0 ? [pre(stack.text)] : [pre(frames.slice(users).join("\n").split("\n\n")[0]), el("details", {}, el("summary", {}, "All frames and threads"), pre(stack.text))];
-      at("stacks").append(el("details", number ? {} : { open: "" }, el("summary", {}, `${stack.process} on ${stack.host} at ${clock(stack.at)}: ${[stack.place, stack.inside].filter(Boolean).join(", in ") || "an unknown place"}`), ...folded));
+      at("stacks").append(el("details", number ? {} : { open: "" }, el("summary", {}, `${stack.process} on ${stack.host} at ${clock(stack.at)}: ${[stack.place, stack.inside].filter(Boolean).join(", in ") || "an unknown place"}${stack.doing ? ` (${stack.doing})` : ""}`), ...folded));
     });
   }
 

@@ -90,12 +90,13 @@ def test_digest_of_code_depends_on_names_and_contents(prepare, tmp_path):
     assert plain not in [digest(**files) for files in others]
 
 
-def test_installed_software_is_listed_with_its_versions(prepare):
+def test_installed_software_is_listed_with_its_versions(prepare, monkeypatch):
     import numpy
 
+    monkeypatch.setenv("SAGEMAKER_TF_ENTRYPOINT_IMAGE", "0.1.0 e30f56")
     here = prepare["installed"]()
     found = prepare["software"](here, here)
-    assert found["numpy"] == numpy.__version__
+    assert (found["image"], found["numpy"]) == ("0.1.0 e30f56", numpy.__version__)
     assert found["Python"].startswith("3.")
     assert found["horovod"] == "" or found["horovod"][0].isdigit()
 
