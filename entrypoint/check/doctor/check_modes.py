@@ -251,7 +251,9 @@ def _of_keras_on_jax(case: Case) -> Iterator[Finding]:
     alone = next((use for use in saves if is_guarded(use)), None)
     if alone and not any(not is_guarded(use) for use in saves) and not is_on_every_branch(saves):
         yield finding("chief-saves-alone/jax", alone.place, written=alone.written)
-    shards = code.call(*api.OUR_SHARDS, ".shard") if code.has("tensorflow.data.*") else None
+    # Our library's shard turns the sharding of TensorFlow off, which is Keras's.
+    by_hand = (use for use in code.calls(".shard") if not use.name.startswith("sagemaker_tf_data."))
+    shards = next(by_hand, None) if code.has("tensorflow.data.*") and not code.has(*api.OUR_SHARDS) else None
     for use in code.calls(".DataParallel") if shards else ():
         given = use.argument("auto_shard_dataset")
         if shards and (given is None or value_of(given) is True):
