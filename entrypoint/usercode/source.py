@@ -238,6 +238,15 @@ class Use(NamedTuple):
         text = " ".join(ast.unparse(self.node).split())
         return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 3]}..."
 
+    @property
+    def of(self) -> ast.expr | None:
+        """Return the object of which a method is called."""
+        return (
+            self.node.func.value
+            if isinstance(self.node, ast.Call) and isinstance(self.node.func, ast.Attribute)
+            else None
+        )
+
     def argument(self, name: str, at: int | None = None) -> ast.AST | None:
         """Return the expression of an argument of a call, by its name or else its position; None if it is not given."""
         if not isinstance(self.node, ast.Call):
@@ -314,6 +323,26 @@ def text_of(node: ast.AST | None) -> str:
 def texts_of(nodes: Iterable[ast.AST]) -> list[str]:
     """Return the texts of the string constants among some nodes."""
     return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+
+
+def values_of(source: SourceFile, node: ast.AST | None) -> list[ast.AST]:
+    """Return what an expression may be: itself, or what its name is assigned; nothing if that is not known."""
+    if not isinstance(node, ast.Name):
+        return [node] if node else []
+    known = source.assigned(node)
+    return [] if any(each.is_part for each in known) else [each.value for each in known]
+
+
+def made_by(source: SourceFile, node: ast.AST | None, *names: str) -> bool:
+    """Return whether an expression is known to be the result of a call of these names."""
+    values = values_of(source, node)
+    made = [source.dotted(each.func) for each in values if isinstance(each, ast.Call)]
+    return 0 < len(values) == len(made) and all(matches(each, names) or matches(f".{each}", names) for each in made)
+
+
+def text_behind(source: SourceFile, node: ast.AST | None) -> str:
+    """Return an expression as written, with what its names are assigned."""
+    return " ".join(ast.unparse(each) for part in (ast.walk(node) if node else ()) for each in values_of(source, part))
 
 
 def calls_in(*nodes: ast.AST) -> Iterator[ast.Call]:
