@@ -238,15 +238,6 @@ class Use(NamedTuple):
         text = " ".join(ast.unparse(self.node).split())
         return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 3]}..."
 
-    @property
-    def of(self) -> ast.expr | None:
-        """Return the object of which a method is called."""
-        return (
-            self.node.func.value
-            if isinstance(self.node, ast.Call) and isinstance(self.node.func, ast.Attribute)
-            else None
-        )
-
     def argument(self, name: str, at: int | None = None) -> ast.AST | None:
         """Return the expression of an argument of a call, by its name or else its position; None if it is not given."""
         if not isinstance(self.node, ast.Call):
@@ -255,6 +246,12 @@ class Use(NamedTuple):
             if given.arg == name:
                 return given.value
         return self.node.args[at] if at is not None and len(self.node.args) > at else None
+
+    @property
+    def of(self) -> ast.expr | None:
+        """Return the object of which a method is called."""
+        function = getattr(self.node, "func", None)
+        return function.value if isinstance(function, ast.Attribute) else None
 
 
 def imports_of(node: ast.AST) -> Iterator[Import]:

@@ -44,15 +44,15 @@ def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Fin
     callbacks = code.calls(".ModelCheckpoint") if ranks else ()
     writing = [*saves, *callbacks, *([] if code.has(api.OUR_MANAGER) else managers)]
     workers = case.together(Mode.MWMS) and code.has(*api.WORKERS)
-    bare = [use for use in writing if not _guarded(use)]
+    bare = [use for use in writing if not is_guarded(use)]
     if (ranks or workers) and bare and not any(_decides(source) for source in code.sources):
         use = bare[0]
         yield finding("all-save" if ranks else "all-save/workers", use.place, written=use.written)
     if workers and not ranks and not (case.may_be(Mode.PS) and case.job is None):
         # An Estimator exports from a checkpoint, and exchanges nothing.
         together = [use for use in saves if not use.name.endswith(".export_saved_model")]
-        alone = next((use for use in together if _guarded(use)), None)
-        if alone and not bare and not _on_every_branch(saves):
+        alone = next((use for use in together if is_guarded(use)), None)
+        if alone and not bare and not is_on_every_branch(saves):
             yield finding("chief-saves-alone", alone.place, written=alone.written)
 
 
@@ -115,11 +115,11 @@ def _is_model_dir(case: Case, source: SourceFile, node: ast.AST) -> bool:
 
 def saved_alone(saves: list[Use]) -> Use | None:
     """Return the first of some calls if only some processes reach them, and the others reach none of them."""
-    alone = all(_guarded(use) for use in saves) and not _on_every_branch(saves)
+    alone = all(is_guarded(use) for use in saves) and not is_on_every_branch(saves)
     return saves[0] if saves and alone else None
 
 
-def _guarded(use: Use) -> bool:
+def is_guarded(use: Use) -> bool:
     """Return whether only some of the processes reach a call."""
     for outer, inner in use.source.way_up(use.node):
         if isinstance(outer, ast.If | ast.IfExp | ast.While):
@@ -134,7 +134,7 @@ def _guarded(use: Use) -> bool:
     return False
 
 
-def _on_every_branch(uses: list[Use]) -> bool:
+def is_on_every_branch(uses: list[Use]) -> bool:
     """Return whether calls stand on both branches of one condition, so that every process reaches one of them."""
     sides: dict[ast.AST, set[bool]] = {}
     for use in uses:

@@ -27,16 +27,8 @@ from entrypoint.launcher.job.job import Mode
 from entrypoint.usercode.reader import UserProgram, read_code
 
 CHECKS_OF_SCRIPTS = (
-    of_shell,
-    of_order,
-    of_names,
-    of_modules,
-    of_arguments,
-    of_code,
-    of_modes,
-    of_scope,
-    of_data,
-    of_keeping,
+    *(of_shell, of_order, of_names, of_modules, of_arguments),
+    *(of_code, of_modes, of_scope, of_data, of_keeping),
 )
 
 
