@@ -255,6 +255,12 @@ class Use(NamedTuple):
                 return given.value
         return self.node.args[at] if at is not None and len(self.node.args) > at else None
 
+    @property
+    def of(self) -> ast.expr | None:
+        """Return the object of which a method is called."""
+        function = getattr(self.node, "func", None)
+        return function.value if isinstance(function, ast.Attribute) else None
+
 
 def imports_of(node: ast.AST) -> Iterator[Import]:
     """Yield the names that a statement imports. Other nodes yield nothing."""
@@ -329,6 +335,26 @@ def text_of(node: ast.AST | None) -> str:
 def texts_of(nodes: Iterable[ast.AST]) -> list[str]:
     """Return the texts of the string constants among some nodes."""
     return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+
+
+def values_of(source: SourceFile, node: ast.AST | None) -> list[ast.AST]:
+    """Return what an expression may be: itself, or what its name is assigned; nothing if that is not known."""
+    if not isinstance(node, ast.Name):
+        return [node] if node else []
+    known = source.assigned(node)
+    return [] if any(each.is_part for each in known) else [each.value for each in known]
+
+
+def made_by(source: SourceFile, node: ast.AST | None, *names: str) -> bool:
+    """Return whether an expression is known to be the result of a call of these names."""
+    values = values_of(source, node)
+    made = [source.dotted(each.func) for each in values if isinstance(each, ast.Call)]
+    return 0 < len(values) == len(made) and all(matches(each, names) or matches(f".{each}", names) for each in made)
+
+
+def text_behind(source: SourceFile, node: ast.AST | None) -> str:
+    """Return an expression as written, with what its names are assigned."""
+    return " ".join(ast.unparse(each) for part in (ast.walk(node) if node else ()) for each in values_of(source, part))
 
 
 def calls_in(*nodes: ast.AST) -> Iterator[ast.Call]:

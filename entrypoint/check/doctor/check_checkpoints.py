@@ -138,6 +138,12 @@ def _is_model_dir(case: Case, source: SourceFile, node: ast.AST) -> bool:
 # --- which processes reach a call ---
 
 
+def saved_alone(saves: list[Use]) -> Use | None:
+    """Return the first of some calls if only some processes reach them, and the others reach none of them."""
+    alone = all(is_guarded(use) for use in saves) and not is_on_every_branch(saves)
+    return saves[0] if saves and alone else None
+
+
 def is_guarded(use: Use) -> bool:
     """Return whether only some of the processes reach a call."""
     for outer, inner in use.source.way_up(use.node):
