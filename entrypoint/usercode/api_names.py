@@ -53,6 +53,13 @@ READS_CHECKPOINTS = _names("""
     .MonitoredTrainingSession .load_checkpoint .read
 """)
 
+# Calls by which a file may still get to another place.
+MOVES = _names("""
+    .copytree .copy .copy2 .copyfile .move .rename .replace .make_archive .symlink .symlink_to .upload_file
+    .upload_fileobj .put_object .upload .upload_data .log_artifact .log_artifacts tarfile.* zipfile.* mlflow.* wandb.*
+    boto3.* s3fs.* fsspec.* sagemaker.* huggingface_hub.* google.* subprocess.* os.system os.popen
+""")
+
 # --- last words of names ---
 LOGS = ("print", "info", "warning", "debug", "log", "say", "error", "exception", "critical")
 # What else reports an exception, or prepares such a report.

@@ -31,6 +31,8 @@ VARIABLES = {f"SM_{word}" for word in _WORDS.split()}
 _BY_CHANNEL = ("channel", "part", "files", "file_names", "pipe_dataset", "shard")  # functions of our library
 _FLAGS = ("store_true", "store_false", "store_const", "count")
 _NUMBERS = {"int": int, "float": float}
+_NO_FOLDER = r"^/opt/ml/(input(?!/(?:data|config)\b)|inputs/data|inputs|data|input_data)/([\w.-]+)"
+_CHANNEL = re.compile(r"/opt/ml/input/data/((?!\.\.\.)[\w.-]+)/")
 _FALSE = ("false", "0", "no", "off", "none")
 # Calls that refuse a number that comes as text, by the last word of their names.
 _OPTIMIZERS = ("Adam", "SGD", "RMSprop", "AdamW", "Adagrad")
@@ -243,6 +245,8 @@ def _wanted(use: Use, value: str) -> str:
             _NUMBERS[number](value)
         except ValueError:
             return f"type={number}"
+    if isinstance(choices, ast.Name) and len(origins := use.source.values.scopes.origins(choices)) == 1:
+        choices = origins[0]
     plain = isinstance(choices, ast.List | ast.Tuple) and all(isinstance(each, ast.Constant) for each in choices.elts)
     if plain and (kind is None or ast.unparse(kind) in ("str", "int")):
         taken = [str(each.value) for each in choices.elts]  # type: ignore[union-attr]
@@ -337,19 +341,34 @@ def _of_channels(case: Case) -> Iterator[Finding]:
             yield _absent(place, name, there)
     for use in case.code.calls(*(f"sagemaker_tf_data.*{name}" for name in _BY_CHANNEL)):
         named = use.argument("channel", 1 if use.name.endswith(".shard") else 0)
-        in_group = any(re.fullmatch(rf"{re.escape(text_of(named))}-\d+", each) for each in there)
-        if named and text_of(named) not in ("", *there) and not in_group and not tried(use.source, named):
-            yield _absent(use.place, text_of(named), there)
+        name = str(use.source.constant(named) or "")
+        in_group = any(re.fullmatch(rf"{re.escape(name)}-\d+", each) for each in there)
+        if named and name not in ("", *there) and not in_group and not tried(use.source, named):
+            yield _absent(use.place, name, there)
     yield from _of_none(case)
     makes = case.code.has(".makedirs", ".mkdir", ".symlink", ".symlink_to", ".copytree", kind=UseKind.CALL)
-    for source, node, found in case.code.strings(r"^/opt/ml/input/(?!data\b|config\b)([\w.-]+)"):
-        if not (makes or tried(source, node) or case.never_takes(source, node)):
-            yield finding("channel-missing/folder", source.at(node), folder=found[0], name=found[1])
+    for source, node, found in case.code.strings(_NO_FOLDER):
+        is_one = found[1] == "input" or found[2] in there
+        if is_one and not (makes or tried(source, node) or case.never_takes(source, node)):
+            yield finding("channel-missing/folder", source.at(node), folder=found[0], name=found[2])
+    written = set()
     for source, node, found in case.code.strings(r"^/opt/ml/input/data/([\w.-]+)"):
-        name = re.sub(r"_\d+$", "", found[1])
-        missing = not {found[1], name, name.removesuffix("-manifest")} & there
-        if missing and not tried(source, node) and not case.never_takes(source, node):
+        written.add(found[1])
+        if _lacks(there, found[1]) and not tried(source, node) and not case.never_takes(source, node):
             yield _absent(source.at(node), found[1], there)
+    joined = [(use.source, use.node) for use in case.code.calls("os.path.join", "pathlib.Path")]
+    for source, made in (*joined, *case.code.nodes(ast.BinOp), *case.code.nodes(ast.JoinedStr)):
+        names = {_CHANNEL.match(f"{path}/") for path in values(case, source, made)}
+        lacking = [each[1] for each in names if each and _lacks(there, each[1])]
+        if len(lacking) == len(names) and not {*lacking} & written and not tried(source, made):
+            yield _absent(source.at(made), lacking[0], there)
+            written |= {*lacking}
+
+
+def _lacks(there: set[str], folder: str) -> bool:
+    """Return whether a folder below /opt/ml/input/data is none of a channel's, as its pipes and manifest are."""
+    name = re.sub(r"_\d+$", "", folder)
+    return not {folder, name, name.removesuffix("-manifest")} & there
 
 
 def _of_none(case: Case) -> Iterator[Finding]:
@@ -384,7 +403,13 @@ def _needed(code: UserProgram, names: str, of: str = "") -> Iterator[tuple[str, 
 
     `of`: a mapping; its items count, but not the items of other mappings.
     """
-    for source, node, found in code.strings(names):
+    by_name = [
+        (source, node.slice, found)
+        for source, node in code.nodes(ast.Subscript)
+        if source.dotted(node.value) == "os.environ" and not isinstance(node.slice, ast.Constant)
+        if (found := re.search(names, str(source.constant(node.slice))))
+    ]
+    for source, node, found in (*code.strings(names), *by_name):
         outer = source.parents.get(node)
         read = isinstance(outer, ast.Subscript) and isinstance(outer.ctx, ast.Load)
         if of and isinstance(outer, ast.Subscript) and source.dotted(outer.value) != of:

@@ -97,7 +97,7 @@ def _of_model(case: Case, learns: Use, saves: list[Use]) -> Iterator[Finding]:
         yield finding("no-model", learns.place)
     elif elsewhere := list(model_elsewhere(case, saves)):
         yield from elsewhere
-    elif saves and not names_folder:
+    elif saves and not names_folder and not code.has(*api.MOVES):
         yield finding("no-model/elsewhere", saves[0].place, written=saves[0].written)
     where = str(case.hyperparameters.get("model_dir") or "")
     if where.startswith("s3://") and not code.imports("tensorflow_io*") and not code.has(api.OUR_MANAGER):

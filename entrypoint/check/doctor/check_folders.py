@@ -4,7 +4,7 @@ import ast
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -43,28 +43,15 @@ _FOR_PEOPLE: _Table = {
     (".create_file_writer", ".FileWriter"): (("logdir",), 0),
     (".savefig",): (("fname",), 0),
     (".to_csv",): (("path_or_buf",), 0),
+    ("open",): (("file",), 0),
 }
-# Calls by which a file may still get to another place.
-_MOVES = (
-    *(".copytree", ".copy", ".copy2", ".copyfile", ".move", ".rename", ".replace", ".make_archive", ".symlink"),
-    *(".symlink_to", ".upload_file", ".upload_fileobj", ".put_object", ".upload", ".upload_data", ".log_artifact"),
-    *(
-        ".log_artifacts",
-        "tarfile.*",
-        "zipfile.*",
-        "mlflow.*",
-        "wandb.*",
-        "boto3.*",
-        "s3fs.*",
-        "fsspec.*",
-        "sagemaker.*",
-    ),
-    *("huggingface_hub.*", "google.*", *api.STARTS_PROGRAMS),
-)
 _KERAS_3 = {  # the ends of names that Keras 3 takes
     (".save", ".save_model"): (".keras", ".h5", ".hdf5"),
     (".save_weights",): (".weights.h5",),
 }
+_FOR_PEOPLE_ALSO = re.compile(
+    r"/opt/ml/(?!input|code|model|output|checkpoints)"
+)  # where a file is no help to the script
 
 
 def of_folders(case: Case) -> Iterator[Finding]:
@@ -75,22 +62,29 @@ def of_folders(case: Case) -> Iterator[Finding]:
 
 def model_untrained(case: Case, saves: list[Use]) -> Iterator[Finding]:
     """Yield a model that is saved before it is trained, and not again."""
-    learns = list(case.code.calls(".fit", ".train_on_batch", ".GradientTape", ".minimize", ".train"))
+    loops = list(case.code.calls(".GradientTape", ".apply_gradients"))
+    learns = [*case.code.calls(".fit", ".train_on_batch", ".minimize", ".train"), *loops]
     if not saves or not learns or case.code.has(".ModelCheckpoint"):
         return
     scopes = {(use.source, use.source.function_of(use.node)) for use in (*saves, *learns)}
-    loops = (ast.For, ast.While, ast.AsyncFor, ast.Lambda, ast.If, ast.Try)
-    straight = not any(isinstance(each, loops) for use in saves for each in use.source.around(use.node))
-    alike = {_object(use) for use in (*saves, *learns)}
+    branches = (ast.For, ast.While, ast.AsyncFor, ast.Lambda, ast.If, ast.Try)
+    straight = not any(isinstance(each, branches) for use in saves for each in use.source.around(use.node))
+    models = {_saved(use) for use in saves} | {_object(use) for use in learns if use not in loops}
     first = max(use.place.line for use in saves) < min(use.place.line for use in learns)
-    if len(scopes) == len(alike) == 1 and "" not in alike and straight and first:
+    if len(scopes) == len(models) == 1 and "" not in models and straight and first:
         learns_by = learns[0].written.partition("(")[0]
         yield finding("model-untrained", saves[0].place, written=saves[0].written, learns=learns_by)
 
 
+def _saved(use: Use) -> str:
+    """Return the name of the model that a call saves; "" if it has none."""
+    model = use.argument("", 0) if use.name.endswith((".saved_model.save", ".save_model")) else None
+    return ast.unparse(model) if isinstance(model, ast.Name) else "" if model else _object(use)
+
+
 def model_elsewhere(case: Case, saves: list[Use]) -> Iterator[Finding]:
     """Yield the save of a model that is sure to go to folders that SageMaker does not keep."""
-    own = case.code.has(*_MOVES) or case.code.mentions(r"SM_MODEL_DIR|SM_OUTPUT|/opt/ml/(model|output)\b")
+    own = case.code.has(*api.MOVES) or case.code.mentions(r"SM_MODEL_DIR|SM_OUTPUT|/opt/ml/(model|output)\b")
     paths = [] if own or case.gives("/opt/ml/model") else [_folders(case, use, _PATHS) for use in saves]
     if paths and not any(_may_be_kept(each, (*_KEPT,)) for path in paths for each in path):
         folder = " or ".join(map(str, paths[0]))
@@ -104,7 +98,7 @@ def checkpoints_elsewhere(case: Case, severity: Severity, where: str) -> Iterato
     saves = [use for use in case.code.calls(".save", ".save_weights", ".write") if _may_write(use)]
     others = [each for use in saves for each in _folders(case, use, _PATHS)]
     own = (
-        case.code.has(*_MOVES, api.OUR_MANAGER, *api.SESSIONS)
+        case.code.has(*api.MOVES, api.OUR_MANAGER, *api.SESSIONS)
         or case.code.mentions(re.escape(where))
         or case.gives(where)
     )
@@ -159,13 +153,20 @@ def _of_keras_3(case: Case) -> Iterator[Finding]:
     if not keras_3 or case.code.mentions(r"\btf_keras\b|TF_USE_LEGACY_KERAS"):
         return
     for names, ends in _KERAS_3.items():
-        for use in case.code.calls(*names):
-            if not _is_of_keras(case, use) or use.argument("zipped") is not None:
-                continue
-            path = [str(each) for each in _folders(case, use, _PATHS)]
-            if path and not any(each.endswith((UNKNOWN, *ends)) or "://" in each for each in path):
-                end = ends[0]
-                yield finding("keras-3-save", use.place, written=use.written, ends=" or ".join(ends[:2]), end=end)
+        uses = (use for use in case.code.calls(*names) if _is_of_keras(case, use) and use.argument("zipped") is None)
+        yield from _refused(case, uses, _PATHS, ends)
+    for use in case.code.calls(".callbacks.ModelCheckpoint"):
+        only = use.argument("save_weights_only")
+        weights = use.source.constant(only) if only else False
+        if weights is not None:
+            yield from _refused(case, [use], _WRITES, (".weights.h5",) if weights else (".keras", ".h5"))
+
+
+def _refused(case: Case, uses: Iterable[Use], table: _Table, ends: tuple[str, ...]) -> Iterator[Finding]:
+    for use in uses:
+        path = [str(each) for each in _folders(case, use, table)]
+        if not any(each.endswith((UNKNOWN, *ends)) or "://" in each for each in path):
+            yield finding("keras-3-save", use.place, written=use.written, ends=" or ".join(ends[:2]), end=ends[0])
 
 
 def _is_of_keras(case: Case, use: Use) -> bool:
@@ -189,10 +190,13 @@ def _of_logs(case: Case) -> Iterator[Finding]:
         (case.request.body.get(key) or {}).get("LocalPath") for key in ("TensorBoardOutputConfig", "DebugHookConfig")
     ]
     kept = (*_KEPT, *filter(None, [*local, (case.request.body.get("CheckpointConfig") or {}).get("LocalPath")]))
-    if case.job is None or case.code.has(*_MOVES):
+    if case.job is None or case.code.has(*api.MOVES):
         return
-    for use in _calls(case, _FOR_PEOPLE):
+    opened = [use for use in case.code.calls("open") if "w" in str(use.source.constant(use.argument("mode", 1)))]
+    for use in (*(use for use in _calls(case, _FOR_PEOPLE) if use.name != "open"), *opened):
         path = _folders(case, use, _FOR_PEOPLE)
+        if use in opened and not all(_FOR_PEOPLE_ALSO.match(str(each)) for each in path):
+            continue
         if not any(_may_be_kept(each, (*kept, "/tmp", "/dev")) for each in path) and not _is_read(case, use, path):
             yield finding("output-lost", use.place, written=use.written, folder=" or ".join(map(str, path)))
 
