@@ -87,7 +87,7 @@ def told_line(place: Place) -> str:
 
 
 FOUND = 199  # of the wrong jobs of jobs.toml: raise it when more are found
-FALSE_ALARMS = {"evaluator that reads checkpoints", "network isolation with a library in the code"}
+FALSE_ALARMS = {"evaluator that reads checkpoints"}
 
 
 @pytest.mark.usefixtures("resolves_here", "index")
