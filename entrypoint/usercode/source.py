@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
@@ -114,12 +114,16 @@ class SourceFile:
         return ast.unparse(_NoDocstrings().visit(ast.parse(ast.unparse(self.tree))))
 
     @cached_property
+    def all_nodes(self) -> tuple[ast.AST, ...]:
+        return tuple(ast.walk(self.tree))
+
+    @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
-        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+        return {child: node for node in self.all_nodes for child in ast.iter_child_nodes(node)}
 
     @cached_property
     def imports(self) -> tuple[Import, ...]:
-        return tuple(each for node in ast.walk(self.tree) for each in imports_of(node))
+        return tuple(each for node in self.all_nodes for each in imports_of(node))
 
     @cached_property
     def aliases(self) -> dict[str, str]:
@@ -130,7 +134,7 @@ class SourceFile:
     def uses(self) -> tuple["Use", ...]:
         """Return all calls, names and imports, in the order of their lines."""
         found = []
-        for node in ast.walk(self.tree):
+        for node in self.all_nodes:
             if isinstance(node, ast.Call):
                 found.append(Use(source=self, node=node, name=self.dotted(node.func), kind=UseKind.CALL))
             elif isinstance(node, ast.Attribute | ast.Name):
@@ -193,7 +197,7 @@ class SourceFile:
     def assignments(self) -> dict[str, list[Assignment]]:
         """Return the assignments to each name and attribute, as written."""
         found = defaultdict[str, list[Assignment]](list)
-        for node in ast.walk(self.tree):
+        for node in self.all_nodes:
             for target, value, is_part in _assigned(node):
                 made = Assignment(node, self.function_of(node), self.class_of(node), value, is_part)
                 found[ast.unparse(target)].append(made)
@@ -365,7 +369,8 @@ def parameters(function: Function) -> list[str]:
     return [each.arg for each in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
 
 
-def matches(name: str, patterns: Iterable[str]) -> bool:
+@lru_cache(maxsize=100_000)  # checks ask the same again and again
+def matches(name: str, patterns: tuple[str, ...]) -> bool:
     """Return whether a full name matches a pattern: `.fit` matches the end of a name, `horovod.*` a whole name."""
     return any(
         name.endswith(pattern) if pattern.startswith(".") else fnmatchcase(name, pattern) for pattern in patterns

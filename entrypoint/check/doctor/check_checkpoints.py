@@ -171,7 +171,7 @@ def is_on_every_branch(uses: list[Use]) -> bool:
 
 def _decides(case: Case, source: SourceFile) -> bool:
     """Return whether a file uses the rank for more than printing: to name a folder, return, or call a function."""
-    for node in ast.walk(source.tree):
+    for node in source.all_nodes:
         if isinstance(node, ast.IfExp):
             sides = [values(case, source, side) for side in (node.body, node.orelse)]
             if sides[0] == sides[1] and all(map(is_known, sides[0])):
@@ -221,7 +221,7 @@ def _names_of_who(source: SourceFile) -> str:
     """Return a pattern of a file's names for the process's identity: usual ones, and those assigned from them."""
     who, names = _WHO, set[str]()
     for _ in range(2):  # twice, since a name may be assigned from a name that was
-        for node in ast.walk(source.tree):
+        for node in source.all_nodes:
             if isinstance(node, ast.Assign) and _is_answer(node.value, who):
                 names |= {source.last(target) for target in node.targets}
             elif isinstance(node, ast.FunctionDef):

@@ -110,7 +110,7 @@ def _is_unused(code: UserProgram, use: Use) -> bool:
     if not isinstance(outer, ast.Assign) or len(outer.targets) != 1 or not isinstance(outer.targets[0], ast.Name):
         return False
     inside = set(ast.walk(outer))
-    names = (node for each in code.sources for node in ast.walk(each.tree) if node not in inside)
+    names = (node for each in code.sources for node in each.all_nodes if node not in inside)
     return not any(outer.targets[0].id in words_of([node], strings=True) for node in names if _reads(node))
 
 

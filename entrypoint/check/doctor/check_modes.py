@@ -110,7 +110,7 @@ def _of_host_names(case: Case) -> Iterator[Finding]:
     """Yield places where the container's own name is compared with SageMaker's, or looked for among these."""
     for use in case.code.calls(*_HOST_NAMES):
         source = use.source
-        kept = [each for each in ast.walk(source.tree) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)]
+        kept = [each for each in source.all_nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)]
         for node in [use.node, *(each for each in kept if values_of(source, each) == [use.node])]:
             outer: ast.AST | None = source.parents.get(node)
             other: ast.expr | None = None
