@@ -91,7 +91,7 @@ def function_named(source: SourceFile, node: ast.AST) -> ast.AST | None:
     """Return the function that a name, or `self.name`, stands for if the file has one of it; else the node itself."""
     of_self = isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self"
     wanted = node.attr if of_self else getattr(node, "id", "")  # type: ignore[attr-defined]
-    found = [each for each in ast.walk(source.tree) if isinstance(each, ast.FunctionDef) and each.name == wanted]
+    found = [each for each in source.all_nodes if isinstance(each, ast.FunctionDef) and each.name == wanted]
     return found[0] if len(found) == 1 else node
 
 
@@ -120,7 +120,7 @@ def stands_for(source: SourceFile, name: ast.Name) -> ast.AST | None:
         return None if last.is_part or any(each not in around for each in branches) else last.value
     if function is None or name.id not in parameters(function):
         return None
-    mentions = [each for each in ast.walk(source.tree) if isinstance(each, ast.Name) and each.id == function.name]
+    mentions = [each for each in source.all_nodes if isinstance(each, ast.Name) and each.id == function.name]
     calls = [each for each in calls_in(source.tree) if each.func in mentions]
     if len(mentions) != 1 or len(calls) != 1:  # several callers, or one that passes the function on
         return None
@@ -136,14 +136,14 @@ def trained(sources: Iterable[SourceFile]) -> Iterator[Followed]:
     for source in sources:
         fits = [use for use in source.uses if use.kind is UseKind.CALL and use.name.endswith(".fit")]
         found = [(use, use.argument("x", 0)) for use in fits]
-        loops = (each for each in ast.walk(source.tree) if isinstance(each, ast.For))
+        loops = (each for each in source.all_nodes if isinstance(each, ast.For))
         found += [(Use(source, each, "for", UseKind.NAME), each.iter) for each in loops if learns(source, each.body)]
         yield from (Followed(use, steps) for use, data in found if (steps := steps_of(source, data)))
 
 
 def learns(source: SourceFile, body: Iterable[ast.AST]) -> bool:
     """Return whether statements train, or call a function of the file that does."""
-    functions = {each.name: each for each in ast.walk(source.tree) if isinstance(each, ast.FunctionDef)}
+    functions = {each.name: each for each in source.all_nodes if isinstance(each, ast.FunctionDef)}
     left, seen = list(body), set[str]()
     for part in left:  # which grows by what each calls
         for node in ast.walk(part):

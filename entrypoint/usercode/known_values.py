@@ -16,6 +16,7 @@ from entrypoint.usercode.name_scopes import NameScopes, is_spread
 UNKNOWN = "..."
 Given = Callable[[ast.AST], "tuple[Any, ...] | None"]  # values that are known from elsewhere
 _MOST = 16  # values of an expression
+_MOST_STEPS = 300  # to work out one
 _DEEPEST = 40  # names between an expression and its constants
 _JOIN = ("os.path.join", "pathlib.Path", "pathlib.PurePath", "pathlib.PosixPath", "pathlib.PurePosixPath")
 _SAME = ("os.fspath", "os.path.normpath", "os.path.realpath", "os.path.abspath")
@@ -37,6 +38,7 @@ class Values:
         self.scopes = scopes
         self._given: Given = lambda _: None
         self._open: list[ast.AST] = []  # the expressions that are being worked out
+        self._left = _MOST_STEPS
 
     def of(self, node: ast.AST | None, given: Given | None = None) -> tuple[Any, ...]:
         """Return the values that an expression may have. `given` is asked first, for each part of it."""
@@ -50,13 +52,16 @@ class Values:
     def _with(self, given: Given | None, work: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
         before = self._given
         self._given = given or before
+        if not self._open:
+            self._left = _MOST_STEPS
         try:
             return work()
         finally:
             self._given = before
 
     def _of(self, node: ast.AST | None) -> tuple[Any, ...]:
-        if node is None or node in self._open or len(self._open) > _DEEPEST:
+        self._left -= 1
+        if node is None or self._left < 0 or node in self._open or len(self._open) > _DEEPEST:
             return (UNKNOWN,)
         self._open.append(node)
         try:
@@ -73,7 +78,7 @@ class Values:
         for values in itertools.islice(itertools.product(*map(self._of, nodes)), _MOST + 1):
             try:
                 yield UNKNOWN if whole and not all(map(is_known, values)) else by(*values)
-            except (TypeError, ValueError, ArithmeticError, LookupError, MemoryError):
+            except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError):
                 yield UNKNOWN
 
     def _worked_out(self, node: ast.AST) -> Iterable[Any]:
@@ -178,7 +183,8 @@ class Values:
             return self._of_class(node)
         if isinstance(node, ast.Call):
             node = node.func
-        if not isinstance(node, ast.Name) or node in self._open:
+        self._left -= 1
+        if not isinstance(node, ast.Name) or node in self._open or self._left < 0:
             return []
         self._open.append(node)
         try:

@@ -29,6 +29,7 @@ class NameScopes:
         self, tree: ast.Module, parents: dict[ast.AST, ast.AST], dotted: Callable[[ast.AST], str], imported: bool
     ) -> None:
         self.tree, self.parents, self.dotted, self.imported = tree, parents, dotted, imported
+        self._origins: dict[ast.Name, list[ast.AST | None]] = {}  # those asked for so far
 
     @cached_property
     def bound(self) -> dict[ast.AST, dict[str, list[Binding]]]:
@@ -62,6 +63,11 @@ class NameScopes:
 
     def origins(self, name: ast.Name) -> list[ast.AST | None]:
         """Return the expressions that a name may stand for where it is used; None for what is not known."""
+        if name not in self._origins:
+            self._origins[name] = self._origins_at(name)
+        return self._origins[name]
+
+    def _origins_at(self, name: ast.Name) -> list[ast.AST | None]:
         here = scope = self.scope(name)
         while not self.bound[scope].get(name.id) and scope is not self.tree:
             scope = self.scope(scope)

@@ -6,6 +6,7 @@ calls it, or passes it to something that calls it.
 
 import ast
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from entrypoint.usercode.reader import UserProgram
 from entrypoint.usercode.source import Function, SourceFile, imports_of, is_main_guard
@@ -16,6 +17,7 @@ LEAVES = (ast.Return, ast.Break, ast.Continue)
 ENDS = (*LEAVES, ast.Raise)
 
 
+@lru_cache(maxsize=1)  # checks ask the same again and again
 def reached(code: UserProgram) -> dict[SourceFile, set[ast.AST]]:
     """Return the names, calls and imports that the program is sure to reach, by file."""
     reading = _Reading(code)

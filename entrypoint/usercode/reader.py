@@ -95,7 +95,7 @@ class UserProgram:
     def nodes(self, kind: type[Node]) -> Iterator[tuple[SourceFile, Node]]:
         """Yield the nodes of a kind, file by file, each with its file."""
         for source in self.sources:
-            yield from ((source, node) for node in ast.walk(source.tree) if isinstance(node, kind))
+            yield from ((source, node) for node in source.all_nodes if isinstance(node, kind))
 
     def strings(self, expression: str) -> Iterator[tuple[SourceFile, ast.Constant, re.Match[str]]]:
         """Yield string constants that match, except docstrings and texts that are only printed, logged or raised."""

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
@@ -114,12 +114,16 @@ class SourceFile:
         return ast.unparse(_NoDocstrings().visit(ast.parse(ast.unparse(self.tree))))
 
     @cached_property
+    def all_nodes(self) -> tuple[ast.AST, ...]:
+        return tuple(ast.walk(self.tree))
+
+    @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
-        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+        return {child: node for node in self.all_nodes for child in ast.iter_child_nodes(node)}
 
     @cached_property
     def imports(self) -> tuple[Import, ...]:
-        return tuple(each for node in ast.walk(self.tree) for each in imports_of(node))
+        return tuple(each for node in self.all_nodes for each in imports_of(node))
 
     @cached_property
     def aliases(self) -> dict[str, str]:
@@ -130,7 +134,7 @@ class SourceFile:
     def uses(self) -> tuple["Use", ...]:
         """Return all calls, names and imports, in the order of their lines."""
         found = []
-        for node in ast.walk(self.tree):
+        for node in self.all_nodes:
             if isinstance(node, ast.Call):
                 found.append(Use(source=self, node=node, name=self.dotted(node.func), kind=UseKind.CALL))
             elif isinstance(node, ast.Attribute | ast.Name):
@@ -193,7 +197,7 @@ class SourceFile:
     def assignments(self) -> dict[str, list[Assignment]]:
         """Return the assignments to each name and attribute, as written."""
         found = defaultdict[str, list[Assignment]](list)
-        for node in ast.walk(self.tree):
+        for node in self.all_nodes:
             for target, value, is_part in _assigned(node):
                 made = Assignment(node, self.function_of(node), self.class_of(node), value, is_part)
                 found[ast.unparse(target)].append(made)
@@ -254,6 +258,12 @@ class Use(NamedTuple):
             if given.arg == name:
                 return given.value
         return self.node.args[at] if at is not None and len(self.node.args) > at else None
+
+    @property
+    def of(self) -> ast.expr | None:
+        """Return the object of which a method is called."""
+        function = getattr(self.node, "func", None)
+        return function.value if isinstance(function, ast.Attribute) else None
 
 
 def imports_of(node: ast.AST) -> Iterator[Import]:
@@ -331,6 +341,26 @@ def texts_of(nodes: Iterable[ast.AST]) -> list[str]:
     return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
 
 
+def values_of(source: SourceFile, node: ast.AST | None) -> list[ast.AST]:
+    """Return what an expression may be: itself, or what its name is assigned; nothing if that is not known."""
+    if not isinstance(node, ast.Name):
+        return [node] if node else []
+    known = source.assigned(node)
+    return [] if any(each.is_part for each in known) else [each.value for each in known]
+
+
+def made_by(source: SourceFile, node: ast.AST | None, *names: str) -> bool:
+    """Return whether an expression is known to be the result of a call of these names."""
+    values = values_of(source, node)
+    made = [source.dotted(each.func) for each in values if isinstance(each, ast.Call)]
+    return 0 < len(values) == len(made) and all(matches(each, names) or matches(f".{each}", names) for each in made)
+
+
+def text_behind(source: SourceFile, node: ast.AST | None) -> str:
+    """Return an expression as written, with what its names are assigned."""
+    return " ".join(ast.unparse(each) for part in (ast.walk(node) if node else ()) for each in values_of(source, part))
+
+
 def calls_in(*nodes: ast.AST) -> Iterator[ast.Call]:
     return (each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Call))
 
@@ -339,7 +369,8 @@ def parameters(function: Function) -> list[str]:
     return [each.arg for each in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
 
 
-def matches(name: str, patterns: Iterable[str]) -> bool:
+@lru_cache(maxsize=100_000)  # checks ask the same again and again
+def matches(name: str, patterns: tuple[str, ...]) -> bool:
     """Return whether a full name matches a pattern: `.fit` matches the end of a name, `horovod.*` a whole name."""
     return any(
         name.endswith(pattern) if pattern.startswith(".") else fnmatchcase(name, pattern) for pattern in patterns

@@ -141,7 +141,7 @@ def _names(source: SourceFile, table: dict[str, str], nodes: set[ast.AST] | None
         return found
     meant = _meant(source)
     inner: set[ast.AST] = set()  # `tf.train` of `tf.train.Saver`
-    for node in ast.walk(source.tree):
+    for node in source.all_nodes:
         whole, line = node not in inner, source.at(node).line
         if isinstance(node, ast.Attribute):
             inner.add(node.value)

@@ -146,7 +146,7 @@ def _of_xla(code: UserProgram) -> Iterator[Doubt]:
 
 def _compiled(source: SourceFile) -> Iterator[tuple[int, int, str, str]]:
     """Yield (line, column, the optimizer's text, what to write) of each optimizer that XLA would compile."""
-    for node in ast.walk(source.tree):
+    for node in source.all_nodes:
         if not isinstance(node, ast.Call):
             continue
         called, given = ast.unparse(node.func), {each.arg: each.value for each in node.keywords}

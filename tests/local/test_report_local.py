@@ -108,6 +108,7 @@ def test_a_failed_job_has_a_report(hosts):
     job.must_end(1)
     outcome = page_of(job)["job"]["outcome"]
     assert outcome["kind"] == "failed" and "no such row" in outcome["cause"]["error"]
+    assert re.search(r'File ".*", line 2, in <module>', outcome["cause"]["details"])
     # The script of the other host fails, too, and may print its traceback later.
     launcher = [line for line in job[1].log.splitlines() if line.startswith("[algo-1] ")]
     assert job[1].failure and not any("Traceback" in line for line in launcher)

@@ -138,6 +138,12 @@ def _is_model_dir(case: Case, source: SourceFile, node: ast.AST) -> bool:
 # --- which processes reach a call ---
 
 
+def saved_alone(saves: list[Use]) -> Use | None:
+    """Return the first of some calls if only some processes reach them, and the others reach none of them."""
+    alone = all(is_guarded(use) for use in saves) and not is_on_every_branch(saves)
+    return saves[0] if saves and alone else None
+
+
 def is_guarded(use: Use) -> bool:
     """Return whether only some of the processes reach a call."""
     for outer, inner in use.source.way_up(use.node):
@@ -165,7 +171,7 @@ def is_on_every_branch(uses: list[Use]) -> bool:
 
 def _decides(case: Case, source: SourceFile) -> bool:
     """Return whether a file uses the rank for more than printing: to name a folder, return, or call a function."""
-    for node in ast.walk(source.tree):
+    for node in source.all_nodes:
         if isinstance(node, ast.IfExp):
             sides = [values(case, source, side) for side in (node.body, node.orelse)]
             if sides[0] == sides[1] and all(map(is_known, sides[0])):
@@ -224,7 +230,7 @@ def _names_of_who(source: SourceFile) -> str:
             last = name.rpartition(".")[2]
             if last.isidentifier() and any(_is_answer(each.value, who) and not each.is_part for each in made):
                 names.add(last)
-        for node in ast.walk(source.tree):
+        for node in source.all_nodes:
             if isinstance(node, ast.FunctionDef):
                 ends = (each.value for each in ast.walk(node) if isinstance(each, ast.Return) and each.value)
                 names |= {node.name for end in ends if _is_answer(end, who)}

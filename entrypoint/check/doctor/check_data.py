@@ -47,7 +47,7 @@ _READS_PIPES = (
     r"|InputMode|INPUT_MODE|inputdataconfig|INPUT_DATA_CONFIG"
 )
 # Arithmetic that divides rows, steps or epochs by the number of processes.
-_BY_SIZE = r"[/%][\w.() *+-]*\b(size|world\w*|\w*ranks|num_\w+|n_\w+|process_count)\b"
+_BY_SIZE = r"[/%][-\w.() +*]*\b(size|world\w*|\w*ranks|num_\w+|n_\w+|process_count)\b"
 _AHEAD = ("prefetch", "shuffle")  # steps that request elements before they are asked for
 _RESTS = {"take", "skip", "repeat", "filter", "shard", "interleave", "flat_map", "take_while"}
 _SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
@@ -291,7 +291,7 @@ def _of_second_shards(case: Case, data: Followed) -> Iterator[Finding]:
     if not by or ours or asks or data.step("with_options", "DatasetCreator"):
         return
     off = _OFF[by]
-    if by_hand:
+    if by_hand and by != "DataParallel":  # check_modes.py has that
         yield finding("shards-twice/by-strategy", by_hand[-1].place, by=by, off=off)
     elif parts and not _whole(case) and any(matches(each.name, READS_ROWS) for each in data.steps):
         yield finding("shards-twice/of-hosts", data.steps[0].place, by=by, off=off, channels=", ".join(parts))

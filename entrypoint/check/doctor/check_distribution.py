@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from entrypoint.base.severity import Severity
+from entrypoint.check.doctor.check_checkpoints import saved_alone
 from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import Case
 from entrypoint.check.finding import Finding
@@ -12,7 +13,7 @@ from entrypoint.launcher.job.job import Mode
 from entrypoint.usercode import api_names as api
 from entrypoint.usercode.guards import fallback, sets
 from entrypoint.usercode.reader import UserProgram
-from entrypoint.usercode.source import Place, Use, UseKind, words_of
+from entrypoint.usercode.source import Place, Use, UseKind, made_by, texts_of, value_of, words_of
 
 # Of each mode, names of which a script has one.
 _STRATEGIES = {
@@ -40,6 +41,8 @@ def of_code(case: Case) -> Iterator[Finding]:
         yield from _of_horovod(case, imported.place)
     if case.together(Mode.JAX):
         yield from _of_meshes(case.code)
+        if case.job:
+            yield from _of_keras_on_jax(case)
     if case.several or case.job:
         for source, node, found in case.code.strings(r"\balgo-\d+\b"):
             if fallback(source, node) is None:
@@ -107,7 +110,7 @@ def _is_unused(code: UserProgram, use: Use) -> bool:
     if not isinstance(outer, ast.Assign) or len(outer.targets) != 1 or not isinstance(outer.targets[0], ast.Name):
         return False
     inside = set(ast.walk(outer))
-    names = (node for each in code.sources for node in ast.walk(each.tree) if node not in inside)
+    names = (node for each in code.sources for node in each.all_nodes if node not in inside)
     return not any(outer.targets[0].id in words_of([node], strings=True) for node in names if _reads(node))
 
 
@@ -124,6 +127,44 @@ def _of_meshes(code: UserProgram) -> Iterator[Finding]:
     spreads = code.has(*_SPREADS) or code.imports(*_SPREADS)
     if joins and learns and code.imports("jax", "jax.*", "keras", "keras.*") and not spreads:
         yield finding("jax-nothing-shared", learns.place)
+
+
+def _of_keras_on_jax(case: Case) -> Iterator[Finding]:
+    code = case.code
+    if not code.imports("keras", "keras.*") or not code.call(".fit"):
+        return
+    if not code.imports("jax", "jax.*"):
+        yield from _of_backend(case)
+    if not code.has(".set_distribution"):
+        return
+    alone = saved_alone([use for use in code.calls(".save", ".save_weights", ".save_model") if _is_keras(use)])
+    if alone:
+        yield finding("chief-saves-alone/jax", alone.place, written=alone.written)
+    # Our library's shard turns the sharding of TensorFlow off, which is Keras's.
+    by_hand = (use for use in code.calls(".shard") if not use.name.startswith("sagemaker_tf_data."))
+    shards = next(by_hand, None) if code.has("tensorflow.data.*") and not code.has(*api.OUR_SHARDS) else None
+    for use in code.calls(".DataParallel") if shards else ():
+        given = use.argument("auto_shard_dataset")
+        if shards and (given is None or value_of(given) is True):
+            yield finding("shards-twice/keras", use.place, written=shards.written)
+
+
+def _of_backend(case: Case) -> Iterator[Finding]:
+    others, own = ("tensorflow", "torch"), list(sets(case.code, "KERAS_BACKEND"))
+    for source, node in own:
+        outer = source.parents.get(node)
+        backend = value_of(outer.value) if isinstance(outer, ast.Assign) and case.is_plain(source, node) else None
+        if backend in others:
+            yield finding("keras-backend", source.at(node), backend=backend)
+    backend = case.environment.get("KERAS_BACKEND")
+    if backend in others and not own:
+        yield finding("keras-backend", case.request.at("KERAS_BACKEND"), backend=backend)
+
+
+def _is_keras(use: Use) -> bool:
+    in_file = use.name.endswith(".save") and any(".keras" in each for each in texts_of(ast.walk(use.node)))
+    is_model = made_by(use.source, use.of, ".Sequential", ".Model", ".load_model")
+    return in_file or is_model or use.name.endswith(".save_model")
 
 
 def joins_hosts_itself(code: UserProgram) -> bool:

@@ -1,10 +1,9 @@
-"""Check how a script deals with its mode: TF_CONFIG, hosts, GPUs by number, servers of workers, JAX, ports."""
+"""Check how a script deals with its mode: TF_CONFIG, hosts, GPUs by number, servers of workers, ports."""
 
 import ast
 import re
 from collections.abc import Iterator
 
-from entrypoint.check.doctor.check_checkpoints import is_guarded, is_on_every_branch
 from entrypoint.check.doctor.check_order import is_in_scope
 from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import Case
@@ -14,7 +13,17 @@ from entrypoint.launcher.job.job import Mode
 from entrypoint.launcher.plan.plan import Role
 from entrypoint.usercode import api_names as api
 from entrypoint.usercode.guards import sets, tried
-from entrypoint.usercode.source import SourceFile, Use, matches, text_of, texts_of, value_of
+from entrypoint.usercode.source import (
+    SourceFile,
+    Use,
+    made_by,
+    matches,
+    text_behind,
+    text_of,
+    texts_of,
+    value_of,
+    values_of,
+)
 
 _DEVICES = (".list_physical_devices", ".list_logical_devices")
 _RANKS = ("horovod.*.rank", "smdistributed.*.rank")
@@ -48,38 +57,6 @@ def of_modes(case: Case) -> Iterator[Finding]:
         yield from _of_servers(case)
         yield from _of_dataset_functions(case)
         yield from _of_parts(case)
-    if case.together(Mode.JAX):
-        yield from _of_keras_on_jax(case)
-
-
-def _is_plain(case: Case, use: Use) -> bool:
-    """Return whether the program is sure to reach a place, and under no condition."""
-    return case.is_sure(use.source, use.node) and next(use.source.guards(use.node), None) is None
-
-
-def _values(source: SourceFile, node: ast.AST | None) -> list[ast.AST]:
-    """Return what an expression may be: itself, or what its name is assigned; nothing if that is not known."""
-    if not isinstance(node, ast.Name):
-        return [node] if node else []
-    known = source.assigned(node)
-    return [] if any(each.is_part for each in known) else [each.value for each in known]
-
-
-def _made_by(source: SourceFile, node: ast.AST | None, *names: str) -> bool:
-    """Return whether an expression is known to be the result of a call of these names."""
-    values = _values(source, node)
-    made = [source.dotted(each.func) for each in values if isinstance(each, ast.Call)]
-    return 0 < len(values) == len(made) and all(matches(each, names) or matches(f".{each}", names) for each in made)
-
-
-def _object(use: Use) -> ast.expr | None:
-    """Return the object of which a method is called."""
-    return use.node.func.value if isinstance(use.node, ast.Call) and isinstance(use.node.func, ast.Attribute) else None
-
-
-def _text(source: SourceFile, node: ast.AST | None) -> str:
-    """Return an expression as written, with what its names are assigned."""
-    return " ".join(ast.unparse(each) for part in (ast.walk(node) if node else ()) for each in _values(source, part))
 
 
 # --- TF_CONFIG, and the hosts' names ---
@@ -94,12 +71,12 @@ def _of_tf_config(case: Case) -> Iterator[Finding]:
     written = list(sets(code, "TF_CONFIG"))
     for source, node in written:
         outer = source.parents.get(node)
-        is_plain = known and case.is_sure(source, node) and next(source.guards(node), None) is None
+        is_plain = known and isinstance(outer, ast.Assign) and case.is_plain(source, node)
         fault = _fault_of(source, outer.value) if is_plain and isinstance(outer, ast.Assign) else ""
         yield finding(f"tf-config-written{fault}", source.at(node))
     for use in code.uses("os.environ.pop", "os.environ") if known and not written else ():
         later = any(each.source is use.source and each.place.line > use.place.line for each in strategies)
-        if later and _takes_away(use) and _is_plain(case, use):
+        if later and _takes_away(use) and case.is_plain(use.source, use.node):
             yield finding("tf-config-written/removed", use.place)
 
 
@@ -110,11 +87,11 @@ def _fault_of(source: SourceFile, value: ast.AST) -> str:
         if isinstance(node, ast.Name):
             if re.search(rf"\b{node.id}\b(\[.*\])*(\[.*\]\s*=[^=]|\.(update|setdefault)\()", source.code):
                 return ""  # it is completed later
-            nodes += [inner for each in _values(source, node) for inner in ast.walk(each) if inner not in nodes]
+            nodes += [inner for each in values_of(source, node) for inner in ast.walk(each) if inner not in nodes]
     tables = [
         dict(zip(map(text_of, node.keys), node.values, strict=True)) for node in nodes if isinstance(node, ast.Dict)
     ]
-    roles = [each for table in tables for each in _values(source, table.get("cluster")) if isinstance(each, ast.Dict)]
+    roles = [each for table in tables for each in values_of(source, table.get("cluster")) if isinstance(each, ast.Dict)]
     lists = [value.elts if isinstance(value, ast.List) else [value] for role in roles for value in role.values]
     if lists and all(_LOCAL.match(text_of(each)) for addresses in lists for each in addresses):
         return "/alone"
@@ -133,8 +110,8 @@ def _of_host_names(case: Case) -> Iterator[Finding]:
     """Yield places where the container's own name is compared with SageMaker's, or looked for among these."""
     for use in case.code.calls(*_HOST_NAMES):
         source = use.source
-        kept = [each for each in ast.walk(source.tree) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)]
-        for node in [use.node, *(each for each in kept if _values(source, each) == [use.node])]:
+        kept = [each for each in source.all_nodes if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)]
+        for node in [use.node, *(each for each in kept if values_of(source, each) == [use.node])]:
             outer: ast.AST | None = source.parents.get(node)
             other: ast.expr | None = None
             if isinstance(outer, ast.Call) and isinstance(outer.func, ast.Attribute) and outer.func.attr == "index":
@@ -142,7 +119,7 @@ def _of_host_names(case: Case) -> Iterator[Finding]:
             elif isinstance(outer, ast.Compare) and isinstance(outer.ops[0], ast.Eq):
                 side = outer.left if node is outer.comparators[0] else outer.comparators[0]
                 other = side if isinstance(side, ast.Subscript) and value_of(side.slice) == 0 else None
-            if _HOSTS.search(_text(source, other)) and not tried(source, node):
+            if _HOSTS.search(text_behind(source, other)) and not tried(source, node):
                 yield finding("host-name/container", source.at(node), written=use.written)
 
 
@@ -151,18 +128,27 @@ def _of_host_names(case: Case) -> Iterator[Finding]:
 
 def _of_gpu_numbers(case: Case) -> Iterator[Finding]:
     none = case.gpus == 0 or (case.gpus is not None and case.hides_gpus)
-    several = case.hosts > 1 and case.processes > (case.gpus or 99)
+    beyond = not none and case.hosts > 1 and case.processes > (case.gpus or case.processes)
     for source, node in case.code.nodes(ast.Subscript):
-        lists = _values(source, node.value) if _made_by(source, node.value, *_DEVICES) else []
+        lists = values_of(source, node.value) if made_by(source, node.value, *_DEVICES) else []
         if not lists or any("GPU" not in texts_of(ast.walk(each)) for each in lists):
             continue
-        by_number = isinstance(node.slice, ast.Constant) or _made_by(source, node.slice, *_RANKS, *_LOCAL_RANKS)
-        is_plain = case.is_sure(source, node) and next(source.guards(node), None) is None
-        written = ast.unparse(node)
-        if none and by_number and is_plain:
-            yield finding("gpu-number/none", source.at(node), written=written)
-        elif not none and several and _made_by(source, node.slice, *_RANKS):
-            yield finding("gpu-number", source.at(node), written=written, processes=case.processes, gpus=case.gpus)
+        by_number = isinstance(node.slice, ast.Constant) or made_by(source, node.slice, *_RANKS, *_LOCAL_RANKS)
+        if none and by_number and case.is_plain(source, node):
+            yield finding("gpu-number/none", source.at(node), written=ast.unparse(node))
+        elif beyond and made_by(source, node.slice, *_RANKS):
+            yield _beyond(case, source, node)
+    for source, assign in case.code.nodes(ast.Assign) if beyond else ():
+        match assign:
+            case ast.Assign(targets=[target], value=ast.Call(func=ast.Name("str"), args=[rank])):
+                chooses = re.search(r"visible_device_list$|CUDA_VISIBLE_DEVICES", ast.unparse(target))
+                if chooses and made_by(source, rank, *_RANKS):
+                    yield _beyond(case, source, assign)
+
+
+def _beyond(case: Case, source: SourceFile, node: ast.AST) -> Finding:
+    last = case.processes - 1
+    return finding("gpu-number", source.at(node), written=ast.unparse(node), last=last, gpus=case.gpus)
 
 
 def _of_ports(case: Case) -> Iterator[Finding]:
@@ -184,14 +170,16 @@ def _of_ports(case: Case) -> Iterator[Finding]:
 def _of_steps(case: Case) -> Iterator[Finding]:
     for use in case.code.calls(".fit"):
         keywords = {each.arg for each in use.node.keywords} if isinstance(use.node, ast.Call) else set()
-        if _made_by(use.source, use.argument("x", 0), ".DatasetCreator") and not {None, "steps_per_epoch"} & keywords:
+        if made_by(use.source, use.argument("x", 0), ".DatasetCreator") and not {None, "steps_per_epoch"} & keywords:
             yield finding("steps-missing", use.place, written=use.written)
 
 
 def _of_servers(case: Case) -> Iterator[Finding]:
     """Yield workers that start no server or do not stay with it, and steps that nobody waits for."""
     code = case.code
-    strategies = [use for use in code.made(*api.SERVERS) if "compat.v1" not in use.name and _is_plain(case, use)]
+    strategies = [
+        use for use in code.made(*api.SERVERS) if "compat.v1" not in use.name and case.is_plain(use.source, use.node)
+    ]
     joins = [use for use in code.calls(".join") if isinstance(use.node, ast.Call) and not use.node.args]
     runs_script = case.job is not None and case.job.settings.ps_workers is PsProgram.SCRIPT
     if runs_script and strategies and not code.has(*api.SESSIONS):
@@ -199,14 +187,14 @@ def _of_servers(case: Case) -> Iterator[Finding]:
         if not servers and not code.mentions(r"Server\b|start_std_server"):
             yield finding("worker-without-server", strategies[0].place, written=strategies[0].written)
         waits = code.has(*_WAITS) or any(isinstance(each.test, ast.Constant) for _, each in code.nodes(ast.While))
-        others = [each for each in joins if not _made_by(each.source, _object(each), ".ClusterCoordinator")]
+        others = [each for each in joins if not made_by(each.source, each.of, ".ClusterCoordinator")]
         many = (each for use in servers for each in use.source.around(use.node))  # a cluster in this process
         if servers and not others and not waits and not any(isinstance(each, ast.For | ast.ListComp) for each in many):
             yield finding("worker-without-server/not-joined", servers[0].place, written=servers[0].written)
     scheduled = next(
-        (use for use in code.calls(".schedule") if _made_by(use.source, _object(use), ".ClusterCoordinator")), None
+        (use for use in code.calls(".schedule") if made_by(use.source, use.of, ".ClusterCoordinator")), None
     )
-    others = [each for each in joins if not _made_by(each.source, _object(each), ".Server")]
+    others = [each for each in joins if not made_by(each.source, each.of, ".Server")]
     if scheduled and not others and not code.has(".done", ".fetch", *_WAITS):
         yield finding("steps-not-awaited", scheduled.place, written=scheduled.written)
 
@@ -230,36 +218,8 @@ def _of_parts(case: Case) -> Iterator[Finding]:
         return
     for use in case.code.calls(".save", "tensorflow.saved_model.save", "tensorflow.keras.models.save_model"):
         by_function = matches(use.name, ("tensorflow.*",))
-        model = use.argument("model", 0) if by_function else _object(use)
-        text = _text(use.source, use.argument("filepath", 1 if by_function else 0))
+        model = use.argument("model", 0) if by_function else use.of
+        text = text_behind(use.source, use.argument("filepath", 1 if by_function else 0))
         in_scope = isinstance(model, ast.Name) and is_in_scope(use.source, model)
         if in_scope and _KEPT.search(text) and not _ONE_FILE.search(text + ast.unparse(use.node)):
             yield finding("saved-in-parts", use.place, written=use.written)
-
-
-# --- Keras on JAX ---
-
-
-def _of_keras_on_jax(case: Case) -> Iterator[Finding]:
-    code = case.code
-    backend = case.environment.get("KERAS_BACKEND", "jax")
-    fit = code.call(".fit") if code.imports("keras", "keras.*") else None
-    if backend != "jax" and fit and code.call(*api.JOINS_JAX) and not code.imports("jax", "jax.*"):
-        yield finding("keras-backend", case.request.at("KERAS_BACKEND"), backend=backend)
-    if not fit or not code.has(".set_distribution"):
-        return
-    saves = [use for use in code.calls(".save", ".save_weights", ".save_model") if _is_keras(use)]
-    alone = next((use for use in saves if is_guarded(use)), None)
-    if alone and not any(not is_guarded(use) for use in saves) and not is_on_every_branch(saves):
-        yield finding("chief-saves-alone/jax", alone.place, written=alone.written)
-    shards = code.call(*api.OUR_SHARDS, ".shard") if code.has("tensorflow.data.*") else None
-    for use in code.calls(".DataParallel") if shards else ():
-        given = use.argument("auto_shard_dataset")
-        if shards and (given is None or value_of(given) is True):
-            yield finding("shards-twice/keras", use.place, written=shards.written)
-
-
-def _is_keras(use: Use) -> bool:
-    in_file = use.name.endswith(".save") and any(".keras" in each for each in texts_of(ast.walk(use.node)))
-    is_model = _made_by(use.source, _object(use), ".Sequential", ".Model", ".load_model")
-    return in_file or is_model or use.name.endswith(".save_model")

@@ -139,7 +139,7 @@ def _names_of(source: SourceFile) -> set[str]:
             found.add(node.id)
         found |= {each.here for each in imports_of(node)}
         left += [] if isinstance(node, _LAZY | ast.ClassDef) else ast.iter_child_nodes(node)
-    found |= {name for node in ast.walk(whole.tree) if isinstance(node, ast.Global) for name in node.names}
+    found |= {name for node in whole.all_nodes if isinstance(node, ast.Global) for name in node.names}
     return found
 
 

@@ -156,7 +156,7 @@ def _of_files(case: Case) -> Iterator[Finding]:
     if case.job is None or by_shell or case.code.has(*_MOVES_FILES, *STARTS_PROGRAMS):
         return
     sure, folders = reached(case.code), folders_of(case)
-    texts = [text for source in case.code.sources for text in texts_of(ast.walk(source.tree))]
+    texts = [text for source in case.code.sources for text in texts_of(source.all_nodes)]
     for use in case.code.calls(*READS_FILES):
         name, mode = (use.source.constant(use.argument(*each)) for each in (("", 0), ("mode", 1)))
         is_path = isinstance(name, str) and re.fullmatch(r"([\w-]+/)*[\w.-]+\.\w+", name)

@@ -110,7 +110,7 @@ def _of_weights(code: UserProgram) -> Iterator[Finding]:
             or made[0].function is not source.function_of(node)
         ):
             continue
-        before = (each for each in ast.walk(source.tree) if isinstance(each, ast.Name) and each.id == model.id)
+        before = (each for each in source.all_nodes if isinstance(each, ast.Name) and each.id == model.id)
         seen = [each for each in before if isinstance(each.ctx, ast.Load) and not _asks_for_weights(source, each)]
         if all(each.lineno > node.lineno for each in seen):
             yield finding("weights-missing", source.at(node), written=ast.unparse(node))
@@ -163,7 +163,7 @@ class Scopes:
         self._functions: dict[str, list[tuple[SourceFile, Function]]] = {}
         self._classes: dict[str, list[tuple[SourceFile, ast.ClassDef]]] = {}
         for source in code.sources:
-            for node in ast.walk(source.tree):
+            for node in source.all_nodes:
                 if isinstance(node, Function):
                     self._functions.setdefault(node.name, []).append((source, node))
                 elif isinstance(node, ast.ClassDef):

@@ -92,6 +92,10 @@ class Case:
         """Return whether the program is sure to reach a node."""
         return any(each in self._reached.get(source, ()) for each in ast.walk(node))
 
+    def is_plain(self, source: SourceFile, node: ast.AST) -> bool:
+        """Return whether the program is sure to reach a node, and under no condition."""
+        return self.is_sure(source, node) and next(source.guards(node), None) is None
+
     @property
     def mode(self) -> Mode | None:
         return self.job.mode if self.job else None

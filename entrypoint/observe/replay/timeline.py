@@ -103,8 +103,8 @@ def replay(records: Mapping[str, bytes], only: str | None) -> int:
     known = read_all(records)
     for name in sorted(records.keys() - known.keys()):
         print(f"{name}: its record does not say what its job was")
-    if (end := _outcome(known)) and (cause := end.cause):
-        _print(f"{_in_words(end)}: {lines.headline(cause)}")
+    if (end := _outcome(known)) and end.exit_code:
+        _print(_in_words(end) + (f": {lines.headline(end.cause)}" if end.cause else ""))
         print()
     played = {name: play(recorded) for name, recorded in known.items() if only in (None, name)}
     narrators = {name: Narrator() for name in played}

@@ -70,6 +70,9 @@ CASES: dict[str, list[Any]] = {
     "x = {'a': '/a'}\nseek(x['a'])": ["/a"],
     "x = {'a': '/a'}\nx['a'] = '/b'\nseek(x['a'])": ["..."],
     "x = {'a': '/a'}\nx.update(read())\nseek(x['a'])": ["..."],
+    # what would take long
+    "x = 'a' + y.upper()\n" + "x = x + x\n" * 30 + "seek(x)": ["..."],
+    "x = None\nseek(x.upper())": ["..."],
 }
 
 
