@@ -6,7 +6,13 @@ import re
 from collections.abc import Iterator
 
 from entrypoint.base.severity import Severity
-from entrypoint.check.doctor.check_folders import checkpoints_elsewhere, model_elsewhere, model_untrained, puts_into
+from entrypoint.check.doctor.check_folders import (
+    checkpoints_elsewhere,
+    model_elsewhere,
+    model_untrained,
+    puts_into,
+    shared_folders,
+)
 from entrypoint.check.doctor.job_values import values
 from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import Case
@@ -74,7 +80,13 @@ def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
     severity = Severity.WARNING if spot or kept else Severity.NOTE
     written = next(code.made(*api.WRITES_CHECKPOINTS), None)
     where = str(kept.get("LocalPath") or "/opt/ml/checkpoints")
-    folder = code.has(api.OUR_MANAGER) or code.mentions(_FOLDER) or code.mentions(re.escape(where)) or case.gives(where)
+    folder = (
+        code.has(api.OUR_MANAGER)
+        or code.mentions(_FOLDER)
+        or code.mentions(re.escape(where))
+        or case.gives(where)
+        or shared_folders(case)
+    )
     estimators = code.has(*api.SESSIONS)
     if written is None and not estimators and not puts_into(case, where):
         why = "and an interruption of spot instances, or a failure, loses all of it"
@@ -114,7 +126,7 @@ def _of_model(case: Case, learns: Use, saves: list[Use]) -> Iterator[Finding]:
         yield finding("no-model", learns.place)
     elif elsewhere := list(model_elsewhere(case, saves)):
         yield from elsewhere
-    elif saves and not names_folder and not code.has(*api.MOVES):
+    elif saves and not names_folder and not code.has(*api.MOVES) and not shared_folders(case):
         yield finding("no-model/elsewhere", saves[0].place, written=saves[0].written)
     where = str(case.hyperparameters.get("model_dir") or "")
     if where.startswith("s3://") and not code.imports("tensorflow_io*") and not code.has(api.OUR_MANAGER):

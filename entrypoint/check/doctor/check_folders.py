@@ -71,7 +71,8 @@ def model_untrained(case: Case, saves: list[Use]) -> Iterator[Finding]:
     straight = not any(isinstance(each, branches) for use in saves for each in use.source.around(use.node))
     models = {_saved(use) for use in saves} | {_object(use) for use in learns if use not in loops}
     first = max(use.place.line for use in saves) < min(use.place.line for use in learns)
-    if len(scopes) == len(models) == 1 and "" not in models and straight and first:
+    alone = len(scopes) == len(models) == 1 and "" not in models and straight and first
+    if alone and not puts_into(case, "/opt/ml/", min(use.place.line for use in learns)):
         learns_by = learns[0].written.partition("(")[0]
         yield finding("model-untrained", saves[0].place, written=saves[0].written, learns=learns_by)
 
@@ -86,7 +87,7 @@ def model_elsewhere(case: Case, saves: list[Use]) -> Iterator[Finding]:
     """Yield the save of a model that is sure to go to folders that SageMaker does not keep."""
     own = case.code.has(*api.MOVES) or case.code.mentions(r"SM_MODEL_DIR|SM_OUTPUT|/opt/ml/(model|output)\b")
     paths = [] if own or case.gives("/opt/ml/model") else [_folders(case, use, _PATHS) for use in saves]
-    if paths and not any(_may_be_kept(each, (*_KEPT,)) for path in paths for each in path):
+    if paths and not any(_may_be_kept(each, (*_KEPT, *shared_folders(case))) for path in paths for each in path):
         folder = " or ".join(map(str, paths[0]))
         yield finding("no-model/folder", saves[0].place, written=saves[0].written, folder=folder)
 
@@ -102,7 +103,7 @@ def checkpoints_elsewhere(case: Case, severity: Severity, where: str) -> Iterato
         or case.code.mentions(re.escape(where))
         or case.gives(where)
     )
-    if paths and not own and not any(_may_be_kept(each, (where,)) for each in (*paths, *others)):
+    if paths and not own and not any(_may_be_kept(each, (where, *shared_folders(case))) for each in (*paths, *others)):
         folder, place = str(paths[0]), writing[0].place
         yield finding(
             "checkpoint-elsewhere/folder",
@@ -126,9 +127,18 @@ def checkpoints_elsewhere(case: Case, severity: Severity, where: str) -> Iterato
             )
 
 
-def puts_into(case: Case, path: str) -> bool:
-    """Return whether a call that may write has a path that begins so, or is a method of such a path."""
+def shared_folders(case: Case) -> list[str]:
+    """Return the folders of channels that are file systems, which outlive the job."""
+    channels = case.request.channels.items()
+    names = [name for name, each in channels if (each.get("DataSource") or {}).get("FileSystemDataSource")]
+    return [f"/opt/ml/input/data/{name}" for name in names]
+
+
+def puts_into(case: Case, path: str, behind: int = 0) -> bool:
+    """Return whether a call behind a line that may write has a path that begins so, or is a method of such a path."""
     for use in case.code.calls("*"):
+        if use.place.line <= behind:
+            continue
         if matches(use.name, api.OPENS_FILES):
             may_write = not {*"wax+"}.isdisjoint(str(use.source.constant(use.argument("mode", 1))))
         else:
@@ -212,7 +222,9 @@ def _of_logs(case: Case) -> Iterator[Finding]:
         path = _folders(case, use, _FOR_PEOPLE)
         if use in opened and not all(_FOR_PEOPLE_ALSO.match(str(each)) for each in path):
             continue
-        if not any(_may_be_kept(each, (*kept, "/tmp", "/dev")) for each in path) and not _is_read(case, use, path):
+        if not any(
+            _may_be_kept(each, (*kept, *shared_folders(case), "/tmp", "/dev")) for each in path
+        ) and not _is_read(case, use, path):
             yield finding("output-lost", use.place, written=use.written, folder=" or ".join(map(str, path)))
 
 
