@@ -79,6 +79,15 @@ STARTS_PROGRAMS = ("subprocess.*", "os.system", "os.popen")
 
 # --- files and addresses: of calls, by the position of the path or the address among their arguments ---
 OPENS_FILES = ("open", "gzip.open", "*.gfile.GFile", "*.gfile.open")
+# Calls that may get a file's path and put nothing there.
+PUTS_NOTHING = (
+    *READS_FILES,
+    *_names("""
+        os.path.* os.environ.* os.getenv os.listdir os.scandir os.walk glob.* .add_argument *.DEFINE_* .parse_args
+        .restore .latest_checkpoint .load_checkpoint .load .read .read_text .read_bytes .makedirs .mkdir .exists .format
+        .is_dir .is_file .isdir .iterdir .glob .rglob .stat .joinpath .startswith .info .warning .debug .error str print
+    """),
+)
 WRITES_FILES = {
     0: (
         *_names(".cache .save .save_weights .savez .savez_compressed .savetxt .savefig .to_csv .to_parquet .to_pickle"),

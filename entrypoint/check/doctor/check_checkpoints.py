@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from entrypoint.base.severity import Severity
-from entrypoint.check.doctor.check_folders import checkpoints_elsewhere, model_elsewhere, model_untrained
+from entrypoint.check.doctor.check_folders import checkpoints_elsewhere, model_elsewhere, model_untrained, puts_into
 from entrypoint.check.doctor.job_values import values
 from entrypoint.check.doctor.rulebook import finding
 from entrypoint.check.doctor.subject import Case
@@ -76,7 +76,7 @@ def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
     where = str(kept.get("LocalPath") or "/opt/ml/checkpoints")
     folder = code.has(api.OUR_MANAGER) or code.mentions(_FOLDER) or code.mentions(re.escape(where)) or case.gives(where)
     estimators = code.has(*api.SESSIONS)
-    if written is None and not estimators:
+    if written is None and not estimators and not puts_into(case, where):
         why = "and an interruption of spot instances, or a failure, loses all of it"
         if not spot:
             why = "and nothing is ever put there" if kept else "and a failure loses all of it"
@@ -148,11 +148,11 @@ def is_guarded(use: Use) -> bool:
     """Return whether only some of the processes reach a call."""
     for outer, inner in use.source.way_up(use.node):
         if isinstance(outer, ast.If | ast.IfExp | ast.While):
-            if inner is not outer.test and _asks_who(use.source, outer.test):
+            if inner is not outer.test and _parts_workers(use.source, outer.test):
                 return True
         elif isinstance(outer, ast.BoolOp):
             before = outer.values[: outer.values.index(inner)] if inner in outer.values else []
-            if any(_asks_who(use.source, each) for each in before):
+            if any(_parts_workers(use.source, each) for each in before):
                 return True
         elif isinstance(outer, ast.FunctionDef | ast.Module) and _leaves_early(use, outer.body):
             return True
@@ -200,7 +200,7 @@ def _passes_who(source: SourceFile, node: ast.AST) -> bool:
 
 def _leaves_early(use: Use, body: list[ast.stmt]) -> bool:
     return any(
-        isinstance(each, ast.If) and _asks_who(use.source, each.test) and _leaves(use.source, each.body[-1])
+        isinstance(each, ast.If) and _parts_workers(use.source, each.test) and _leaves(use.source, each.body[-1])
         for each in body
         if each.lineno < use.place.line
     )
@@ -212,6 +212,11 @@ def _leaves(source: SourceFile, node: ast.stmt) -> bool:
     return isinstance(node, ast.Return | ast.Raise)
 
 
+def _parts_workers(source: SourceFile, test: ast.AST) -> bool:
+    """Return whether a condition asks for the process, and not for one that trains with no other."""
+    return _asks_who(source, test) and not re.search(r"'(evaluator|ps)'", ast.unparse(test))
+
+
 def _asks_who(source: SourceFile, test: ast.AST) -> bool:
     return bool(re.search(_names_of_who(source), ast.unparse(test)))
 
@@ -221,13 +226,15 @@ def _names_of_who(source: SourceFile) -> str:
     """Return a pattern of a file's names for the process's identity: usual ones, and those assigned from them."""
     who, names = _WHO, set[str]()
     for _ in range(2):  # twice, since a name may be assigned from a name that was
+        for name, made in source.assignments.items():
+            last = name.rpartition(".")[2]
+            if last.isidentifier() and any(_is_answer(each.value, who) and not each.is_part for each in made):
+                names.add(last)
         for node in source.all_nodes:
-            if isinstance(node, ast.Assign) and _is_answer(node.value, who):
-                names |= {source.last(target) for target in node.targets}
-            elif isinstance(node, ast.FunctionDef):
+            if isinstance(node, ast.FunctionDef):
                 ends = (each.value for each in ast.walk(node) if isinstance(each, ast.Return) and each.value)
                 names |= {node.name for end in ends if _is_answer(end, who)}
-        who = "|".join([_WHO, *(names - {""})])
+        who = "|".join([_WHO, *names])
     return rf"\b({who}|{_AMBIGUOUS})\b"
 
 

@@ -126,6 +126,21 @@ def checkpoints_elsewhere(case: Case, severity: Severity, where: str) -> Iterato
             )
 
 
+def puts_into(case: Case, path: str) -> bool:
+    """Return whether a call that may write has a path that begins so, or is a method of such a path."""
+    for use in case.code.calls("*"):
+        if matches(use.name, api.OPENS_FILES):
+            may_write = not {*"wax+"}.isdisjoint(str(use.source.constant(use.argument("mode", 1))))
+        else:
+            may_write = not matches(use.name, api.PUTS_NOTHING) and not use.source.own_function(use.call)
+        if may_write:
+            on = [use.call.func.value] if isinstance(use.call.func, ast.Attribute) else []
+            given = [*on, *use.call.args, *(word.value for word in use.call.keywords)]
+            if any(str(each).startswith(path) for node in given for each in values(case, use.source, node)):
+                return True
+    return False
+
+
 def _may_write(use: Use) -> bool:
     """Return whether a call has a path, and is none of a CheckpointManager, which has its folder."""
     on = use.node.func.value if isinstance(use.node, ast.Call) and isinstance(use.node.func, ast.Attribute) else None

@@ -188,7 +188,8 @@ def _of_servers(case: Case) -> Iterator[Finding]:
             yield finding("worker-without-server", strategies[0].place, written=strategies[0].written)
         waits = code.has(*_WAITS) or any(isinstance(each.test, ast.Constant) for _, each in code.nodes(ast.While))
         others = [each for each in joins if not made_by(each.source, each.of, ".ClusterCoordinator")]
-        if servers and not others and not waits:
+        many = (each for use in servers for each in use.source.around(use.node))  # a cluster in this process
+        if servers and not others and not waits and not any(isinstance(each, ast.For | ast.ListComp) for each in many):
             yield finding("worker-without-server/not-joined", servers[0].place, written=servers[0].written)
     scheduled = next(
         (use for use in code.calls(".schedule") if made_by(use.source, use.of, ".ClusterCoordinator")), None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from entrypoint.base.errors import nearest
 from entrypoint.base.severity import Severity
+from entrypoint.check.doctor.check_folders import puts_into
 from entrypoint.check.doctor.requirements import folders_of
 from entrypoint.check.doctor.rulebook import finding, read_table, variant
 from entrypoint.check.doctor.subject import Case
@@ -164,7 +165,8 @@ def _of_files(case: Case) -> Iterator[Finding]:
         if not is_path or writes or only_names or use.node not in sure.get(use.source, ()):
             continue
         made = sum(Path(name).stem in text for text in texts) > 1  # perhaps the program itself writes it
-        if not made and not tried(use.source, use.node) and not any(any(each.glob(f"{name}*")) for each in folders):
+        there = made or puts_into(case, str(Path(name).with_suffix(""))) or tried(use.source, use.node)
+        if not there and not any(any(each.glob(f"{name}*")) for each in folders):
             beside = [str(path.relative_to(each)) for each in folders for path in (each / name).parent.glob("*.*[!y]")]
             near = nearest(name, beside)
             severity = Severity.ERROR if near else Severity.WARNING
