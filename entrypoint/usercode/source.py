@@ -157,7 +157,7 @@ class SourceFile:
     # --- where a node stands ---
 
     def way_up(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-        """Yield each node that contains a node, the innermost first, with its child on the way to that node."""
+        """Yield (ancestor, its child on the path to the node) for each ancestor of a node, the innermost first."""
         while node in self.parents:
             yield self.parents[node], node
             node = self.parents[node]

@@ -22,7 +22,7 @@ from entrypoint.usercode.source import Use, matches, texts_of, value_of
 
 
 def of_platform(case: Case) -> Iterator[Finding]:
-    """Yield what the script does, and what its request does not give it."""
+    """Yield findings about a script and a request that do not fit each other."""
     if case.job is not None and case.code.main.tree.body:
         yield from _of_metrics(case)
         yield from _of_summaries(case)
@@ -57,7 +57,7 @@ class _Log(NamedTuple):
 
 
 def _of_metrics(case: Case) -> Iterator[Finding]:
-    """Yield metrics of which nothing is printed, or only in another form than their expression wants."""
+    """Yield metrics that the script never prints, or not in the form that their expression wants."""
     definitions = mappings(case.request.algorithm.get("MetricDefinitions"))
     log = _log_of(case) if definitions else None
     for each in definitions if log else ():
@@ -153,7 +153,7 @@ _SUMMARIES = {".TensorBoard": "log_dir", ".create_file_writer": "logdir", ".File
 
 
 def _of_summaries(case: Case) -> Iterator[Finding]:
-    """Yield summaries that are written beside the folder that SageMaker uploads."""
+    """Yield a finding if the script writes all summaries outside the folder that SageMaker uploads."""
     config = case.request.part("TensorBoardOutputConfig")
     local = str(config.get("LocalPath") or "/opt/ml/output/tensorboard").rstrip("/")
     if not config or case.gives(local) or case.code.mentions(re.escape(local)) or case.code.has(*api.MOVES_FILES):

@@ -176,7 +176,10 @@ class FoundModule(Loader):
 
 
 class Both(types.ModuleType):
-    """Combine modules: for Keras, its public names and its sources."""
+    """Join modules into one. A name is that of the first module that has it.
+
+    For Keras, these are the module of its public names and that of its sources.
+    """
 
     def __init__(self, name: str, modules: list[types.ModuleType]) -> None:
         super().__init__(name)
