@@ -214,7 +214,7 @@ class SourceFile:
 
     @cached_property
     def values(self) -> Values:
-        """Return what knows the values that expressions of the file may have: `values.of(node)`."""
+        """Return the finder of the values that expressions of the file may have: `values.of(node)`."""
         return Values(NameScopes(self.tree, self.parents, self.dotted, imported=self._body is not None))
 
     def constant(self, node: ast.AST | None) -> Any:

@@ -180,7 +180,7 @@ def _folders(case: Case, use: Use) -> tuple[Any, ...]:
 
 
 def _of_read_only(case: Case) -> Iterator[Finding]:
-    """Yield what is written to a channel that is mounted read-only."""
+    """Yield findings about files that the script writes to a channel that is mounted read-only."""
     channels = {f"/opt/ml/input/data/{name}/": why for name in case.request.channels if (why := _read_only(case, name))}
     for at, names in api.WRITES_FILES.items() if channels else ():
         for use in case.code.calls(*names):
@@ -201,7 +201,7 @@ def _opens_to_write(use: Use) -> bool:
 
 
 def _read_only(case: Case, name: str) -> str:
-    """Return by what a channel is read-only; "" if it can be written to, as far as is known."""
+    """Return why a channel is read-only; "" if the script may write to it, as far as is known."""
     channel, usual = case.request.channels[name], case.request.algorithm.get("TrainingInputMode")
     for files in mappings([(channel.get("DataSource") or {}).get("FileSystemDataSource")]):
         return "FileSystemAccessMode is ro" if files.get("FileSystemAccessMode") == "ro" else ""

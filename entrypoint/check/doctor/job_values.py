@@ -92,7 +92,7 @@ def values(case: Case, source: SourceFile, node: ast.AST | None) -> tuple[Any, .
 
 
 def is_parsed(source: SourceFile, node: ast.AST | None) -> bool:
-    """Return whether an expression is sure to be what a parser of the script makes of the job's arguments."""
+    """Return whether an expression is sure to be the job's arguments as a parser of the script returns them."""
     return _leads(source, node, lambda end: _parses(source, end))
 
 

@@ -145,7 +145,7 @@ class Exchanged(State):
     def was_alone(self, model: TrainedModel, unseen: bool = False) -> bool:
         """Return whether the host has trained alone until its end: no exchange can follow.
 
-        `model`: the host's model; `unseen`: the traffic was not all seen, so it proves nothing.
+        `model`: the host's model; `unseen`: hosts may exchange what is not counted, so little traffic proves nothing.
         """
         if model.leaves_strategy and self.trains:
             late = self.averaged > (self.steps or self.seconds) / 2 or self.bytes - self._look[2] >= _weights(model)

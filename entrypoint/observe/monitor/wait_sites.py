@@ -172,7 +172,7 @@ def _frames(tid: int, look: StackLook) -> Sequence[Mapping[str, Any]]:
 
 
 def _within(frames: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Return the frames below the user's own code: without its callers, such as mpi4py."""
+    """Return the frames that the user's own code called, without those of its callers, such as mpi4py."""
     python = next((at + 1 for at, frame in enumerate(frames) if str(frame["filename"]).endswith(".py")), len(frames))
     return frames[: next((at for at, frame in enumerate(frames) if _is_own(frame)), python)]
 

@@ -169,7 +169,7 @@ class FoundModule(Loader):
         self.module = module
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Let Python make a module, and drop it: without it, Python would write into ours."""
+        """Let Python make a module, which nobody uses. Otherwise Python would write attributes into `self.module`."""
 
     def exec_module(self, module: types.ModuleType) -> None:
         sys.modules[module.__name__] = self.module
