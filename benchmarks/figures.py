@@ -89,7 +89,10 @@ class Ratio:
     bound: str = ""  # "<": it is less than that, as the other side was cut; ">": more, as this one was
 
     def meets(self, most: float) -> bool | None:
-        """Return whether the ratio is at most the limit; None if the bound cannot decide it."""
+        """Return whether the ratio is at most `most`.
+
+        Return None if only a bound of the ratio is known, and the ratio may lie on either side of `most`.
+        """
         met = self.value <= most
         return None if self.bound == (">" if met else "<") else met
 

@@ -102,7 +102,9 @@ class Passes:
             os.close(descriptor)
 
     def await_next(self) -> None:
-        """Wait until the operator may open the next pipe. It opens the pipe without a lock, and waits for a writer.
+        """Wait until the next pipe exists, so that sagemaker-tensorflow's operator may open it.
+
+        The operator itself would wait without limit.
 
         Raises:
             DataError: As for `next`.

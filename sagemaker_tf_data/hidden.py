@@ -15,9 +15,9 @@ _told: set[Path] = set()
 
 
 def data(pattern: str) -> str:
-    """Return an expression for the paths of data below the folder, with a leading /. No name begins with . or _.
+    """Return an expression that matches the paths of data below a channel's folder. Each path begins with /.
 
-    `pattern` may allow such names: `_part-*`, `.cache/*.csv`.
+    No folder or file of such a path may begin with . or _, unless `pattern` asks for it: `_part-*`, `.cache/*.csv`.
     """
     plain = "/[^./_][^/]*"
     parts = ["**", *filter(None, pattern.split("/"))]

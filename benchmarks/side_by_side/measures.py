@@ -130,7 +130,10 @@ def log_measures(logs: Mapping[str, str], wanted: int, began: float) -> dict[str
 
 
 def label(text: str) -> tuple[str, str] | None:
-    """Return the host ("": none) and the rank ("-": no rank) of a label; None without a label."""
+    """Return the (host, rank) that the label of a line names; None if the line has no label.
+
+    A label without a host gives the host "", and one without a rank the rank "-".
+    """
     if found := TOOLKIT_LABEL.search(text):
         return found["host"], found["rank"]
     if found := DRIVERS_LABEL.search(text) or GLOO_LABEL.search(text):

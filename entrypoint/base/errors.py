@@ -96,7 +96,7 @@ def clip(text: str, limit: int = 200) -> str:
 def imported(module: str, extra: str, what: str) -> Any:
     """Import a module by its full name.
 
-    If it is missing, raise ConfigError: `what` begins the text, which names our extra `extra` as the remedy.
+    If it is missing, raise ConfigError. Its text begins with `what`, and names our extra `extra` as the remedy.
     """
     try:
         return importlib.import_module(module)

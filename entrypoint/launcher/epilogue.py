@@ -89,7 +89,10 @@ def _causes(facts: Facts, most: int) -> list[str]:
 
 
 def _exits(facts: Facts, most: int) -> list[str]:
-    """Return how processes ended: of all hosts on the coordinator, of this host on a follower."""
+    """Return a table of how processes ended.
+
+    On the coordinator it has the processes of all hosts, on a follower only those of this host.
+    """
     rows = [("second", "process", "how it ended")]
     count = 0
     for host in facts.plan.hosts:

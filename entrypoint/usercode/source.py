@@ -161,7 +161,7 @@ class SourceFile:
     # --- where a node stands ---
 
     def way_up(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-        """Yield each node that contains a node, the innermost first, with its child on the way to that node."""
+        """Yield (ancestor, its child on the path to the node) for each ancestor of a node, the innermost first."""
         while node in self.parents:
             yield self.parents[node], node
             node = self.parents[node]
@@ -218,7 +218,7 @@ class SourceFile:
 
     @cached_property
     def values(self) -> Values:
-        """Return what knows the values that expressions of the file may have: `values.of(node)`."""
+        """Return the finder of the values that expressions of the file may have: `values.of(node)`."""
         return Values(NameScopes(self.tree, self.parents, self.dotted, imported=self._body is not None))
 
     def constant(self, node: ast.AST | None) -> Any:

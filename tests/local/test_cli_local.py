@@ -91,7 +91,7 @@ def test_script_gets_variables_and_folders_of_a_training_job(local, tmp_path):
     assert Path(told["cwd"]) == run.ml(2) / "code"
 
 
-def test_copy_of_the_code_leaves_out_other_files(local, code):
+def test_code_is_copied_without_caches_environments_channels_and_output(local, code):
     program = code("import helper, os\nopen('new', 'w')\nprint(sorted(os.listdir()))")
     (program.parent / "helper.py").touch()
     (program.parent / "__pycache__").mkdir()

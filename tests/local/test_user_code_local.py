@@ -267,7 +267,7 @@ def test_empty_setup_py_is_reported_with_the_needed_content(hosts, tmp_path):
 SHELL = 'echo "told $1 $2"\n'
 
 
-def test_a_shell_script_without_a_first_line_runs(hosts):
+def test_shell_script_without_a_shebang_runs(hosts):
     job = hosts(1, "train.sh", code=SHELL, hyperparameters={"x": '"a  b"'})
     job.must_end(0)
     assert "[algo-1 script] told -x a  b" in job[1].log

@@ -242,7 +242,7 @@ def test_doctor_finds_nothing_in_documented_examples(ask: Ask, sdk: str) -> None
 
 
 @pytest.mark.parametrize("name", variants({name: name for name in corpus_launches.OF_V2}, "v1's names"))
-def test_doctor_reports_labelled_findings_of_v2_scripts(ask: Ask, name: str) -> None:
+def test_doctor_reports_exactly_the_listed_findings_of_v2_scripts(ask: Ask, name: str) -> None:
     call, wanted = corpus_launches.OF_V2[name]
     quiet = "debugger_hook_config=False, disable_profiler=True"
     quiet += "" if "Estimator" in call else ", model_dir=False"
@@ -256,7 +256,7 @@ def test_doctor_reports_labelled_findings_of_v2_scripts(ask: Ask, name: str) -> 
 
 @pytest.mark.more  # 5 s each; tests above have each kind, and tests/unit/doctor the release of SDK v2 with this class
 @pytest.mark.parametrize("name", WITH_MODEL_TRAINERS)
-def test_doctor_reports_labelled_findings_of_model_trainer_scripts(ask: Ask, name: str) -> None:
+def test_doctor_reports_exactly_the_listed_findings_of_model_trainer_scripts(ask: Ask, name: str) -> None:
     script = WITH_MODEL_TRAINERS[name]
     report = ask(script.sdk, script.text, script.train, script.requirements)
     assert (checks(report), len(report.jobs)) == (script.wanted, 1), as_text(report)

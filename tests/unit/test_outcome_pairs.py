@@ -3,7 +3,7 @@
 from outcomes.table import CASES, HEAVY, PAIRS, pairs_of
 
 
-def test_always_run_rows_cover_each_event_and_pair() -> None:
+def test_rows_that_always_run_cover_each_event_exit_code_and_pair() -> None:
     """The rows cover each event and exit code, and each way with each place, moment and kind of exit code."""
     light = [case for case in CASES if case.event not in HEAVY]
     few = [case for case in light if case.name in PAIRS]

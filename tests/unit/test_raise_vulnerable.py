@@ -42,7 +42,7 @@ def test_fixable_vulnerable_pins_are_raised_and_others_reported():
     ]
 
 
-def test_known_vulnerabilities_change_nothing():
+def test_accepted_vulnerabilities_raise_no_pin():
     versions, words = program.table({"dependencies": AUDIT["dependencies"][:1]}, ["CVE-2026-1462"])
     assert (versions, words) == ({}, "No vulnerabilities beside those that SECURITY.md accepts.")
 

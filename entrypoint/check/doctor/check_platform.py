@@ -22,7 +22,7 @@ from entrypoint.usercode.source import Use, matches, texts_of, value_of
 
 
 def of_platform(case: Case) -> Iterator[Finding]:
-    """Yield what the script does, and what its request does not give it."""
+    """Yield findings about a script and a request that do not fit each other."""
     if case.job is not None and case.code.main.tree.body:
         yield from _of_metrics(case)
         yield from _of_summaries(case)
@@ -57,7 +57,7 @@ class _Log(NamedTuple):
 
 
 def _of_metrics(case: Case) -> Iterator[Finding]:
-    """Yield metrics of which nothing is printed, or only in another form than their expression wants."""
+    """Yield metrics that the script never prints, or not in the form that their expression wants."""
     definitions = mappings(case.request.algorithm.get("MetricDefinitions"))
     log = _log_of(case) if definitions else None
     for each in definitions if log else ():
@@ -153,7 +153,7 @@ _SUMMARIES = {".TensorBoard": "log_dir", ".create_file_writer": "logdir", ".File
 
 
 def _of_summaries(case: Case) -> Iterator[Finding]:
-    """Yield summaries that are written beside the folder that SageMaker uploads."""
+    """Yield a finding if the script writes all summaries outside the folder that SageMaker uploads."""
     config = case.request.part("TensorBoardOutputConfig")
     local = str(config.get("LocalPath") or "/opt/ml/output/tensorboard").rstrip("/")
     if not config or case.gives(local) or case.code.mentions(re.escape(local)) or case.code.has(*api.MOVES_FILES):
@@ -180,7 +180,7 @@ def _folders(case: Case, use: Use) -> tuple[Any, ...]:
 
 
 def _of_read_only(case: Case) -> Iterator[Finding]:
-    """Yield what is written to a channel that is mounted read-only."""
+    """Yield findings about files that the script writes to a channel that is mounted read-only."""
     channels = {f"/opt/ml/input/data/{name}/": why for name in case.request.channels if (why := _read_only(case, name))}
     for at, names in api.WRITES_FILES.items() if channels else ():
         for use in case.code.calls(*names):
@@ -201,7 +201,7 @@ def _opens_to_write(use: Use) -> bool:
 
 
 def _read_only(case: Case, name: str) -> str:
-    """Return by what a channel is read-only; "" if it can be written to, as far as is known."""
+    """Return why a channel is read-only; "" if the script may write to it, as far as is known."""
     channel, usual = case.request.channels[name], case.request.algorithm.get("TrainingInputMode")
     for files in mappings([(channel.get("DataSource") or {}).get("FileSystemDataSource")]):
         return "FileSystemAccessMode is ro" if files.get("FileSystemAccessMode") == "ro" else ""

@@ -92,7 +92,7 @@ def values(case: Case, source: SourceFile, node: ast.AST | None) -> tuple[Any, .
 
 
 def is_parsed(source: SourceFile, node: ast.AST | None) -> bool:
-    """Return whether an expression is sure to be what a parser of the script makes of the job's arguments."""
+    """Return whether an expression is sure to be the job's arguments as a parser of the script returns them."""
     return _leads(source, node, lambda end: _parses(source, end))
 
 
@@ -111,7 +111,10 @@ def _parses(source: SourceFile, node: ast.AST | None) -> bool:
 
 
 def _leads(source: SourceFile, node: ast.AST | None, to: Callable[[ast.AST | None], bool], deep: int = 0) -> bool:
-    """Return whether an expression leads, by names and the script's functions, only to ends of a kind."""
+    """Return whether each value that an expression may have meets the condition `to`.
+
+    The values are found by following names and the results of the script's own functions.
+    """
     scopes = source.values.scopes
     if deep > 5 or to(node):
         return deep <= 5

@@ -35,12 +35,12 @@ class Launch:
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    """Return a value of a request, or nothing if it has the wrong type, which the check against the API reports."""
+    """Return a value if it is a mapping, else an empty one. The check against the API reports the wrong type."""
     return value if isinstance(value, Mapping) else {}
 
 
 def mappings(value: Any) -> list[Mapping[str, Any]]:
-    """Return the structures of a list, without other values."""
+    """Return the mappings in a list, without its other values; [] if the value is not a list."""
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list | tuple) else []
 
 
@@ -64,7 +64,7 @@ class Request:
         return {key: str(value) for key, value in _mapping(self.body.get("Environment")).items()}
 
     def part(self, key: str) -> Mapping[str, Any]:
-        """Return the structure of a key, or nothing if it is not there."""
+        """Return the mapping under a key; an empty one if there is none."""
         return _mapping(self.body.get(key))
 
     @property

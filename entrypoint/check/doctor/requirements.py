@@ -156,7 +156,7 @@ def _words_of_pip(text: str) -> Iterator[str]:
 
 
 def installed_by(use: Use) -> list[str]:
-    """Return the requirements of a call that starts pip with an index."""
+    """Return the requirements that a call of `pip install` names; [] if it has `--no-index`."""
     words = list(_words_of_pip(" ".join(texts_of(ast.walk(use.node)))))
     files = {value for option, value in pairwise(words) if option in ("-r", "--requirement", "-t", "--target")}
     return [] if "--no-index" in words else [word for word in words if word[0] != "-" and word not in files]

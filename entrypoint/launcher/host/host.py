@@ -242,7 +242,10 @@ class ThisHost:
         self.record(ProcessLine(process=started.name, pid=started.pid, role=role, task=task))
 
     def look_for_dying(self, names: Iterable[str]) -> None:
-        """Put an event if processes have printed that they are about to end, or if no such process is left."""
+        """Put an event into the inbox if processes have printed that they are about to end.
+
+        Put one more when no such process is left.
+        """
         from entrypoint.launcher.outcome.explain import dying
 
         seen = [(name, dying(self.log.tail(name))) for name in names]

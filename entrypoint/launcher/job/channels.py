@@ -95,7 +95,7 @@ class Source(Value):
         return "local rank" if sharded else "rank"
 
     def part(self, reader: Reader) -> tuple[Channel, int, int]:
-        """Return (channel, number of shards, index of the reader's shard)."""
+        """Return what a reader gets of the source: (channel, number of its shards, index of the reader's shard)."""
         return (self.channels[reader.local_rank % len(self.channels)], *_SHARDS[self.shard_of](reader))
 
 

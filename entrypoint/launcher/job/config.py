@@ -55,14 +55,14 @@ def read_job(
 def read_what_can_be(
     base: Path, environment: Mapping[str, str], run: Path, gpus: int = 0, *, config: Path | None = None
 ) -> tuple[Job | None, ConfigErrors]:
-    """Return (the job under `base`, the errors of its description); no job if its hosts cannot be read.
+    """Return (the job under `base`, the errors of its description). The job is None if its hosts cannot be read.
 
-    A job that is described wrongly is still complete enough to report the error to the other hosts: all hosts that can
-    read the files agree on the coordinator, and so must this one.
+    A job with errors is complete enough to report them to the other hosts. All hosts that can read the files agree on
+    the coordinator, so this host must find the same one.
 
-    `environment` is the container's; `run` is the folder for sockets and keys, unless a setting names another one;
-    `gpus` is the number of GPUs here.
-    With `config`, the files lie in that folder and the job is another machine's: nothing on this machine is looked at.
+    `environment`: the container's. `run`: the folder for sockets and keys, unless a setting names another one.
+    `gpus`: the number of GPUs of this host. `config`: the folder with the files of a job of another machine; nothing on
+    this machine is inspected then.
     """
     here = config is None
     config = config or Tree(base=base).config

@@ -160,10 +160,10 @@ def _addresses(text: str) -> tuple[tuple[str, str], ...] | None:
 
 
 class Setting(Default):
-    """Hold how a setting is read.
+    """Hold a setting's default and its parser, and whether users may change it.
 
-    `fixed`: a constant for users, which stands on no page. Our tests change it by its variable. `machine`: like
-    `fixed`, and it may differ between hosts.
+    `fixed`: the setting is not for users, so no page shows it. Our tests change it by its variable. `machine`: the same
+    as `fixed`, but the value may differ between hosts.
     """
 
     def __init__(
@@ -257,7 +257,10 @@ class Settings(Value):
         return self.stop_grace + END_SECONDS
 
     def paced(self, hosts: int) -> "Settings":
-        """Return the settings for `hosts` hosts: a coordinator reads at most `HEARTBEATS` heartbeats a second."""
+        """Return the settings with heartbeats rare enough for `hosts` hosts.
+
+        A coordinator then reads at most HEARTBEATS heartbeats a second. Rarer heartbeats need a longer peer_timeout.
+        """
         heartbeat = max(self.heartbeat, hosts / HEARTBEATS)
         patience = self.peer_timeout if heartbeat == self.heartbeat else max(self.peer_timeout, 3 * heartbeat)
         return replace(self, heartbeat=heartbeat, peer_timeout=patience)

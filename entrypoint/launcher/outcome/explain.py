@@ -78,7 +78,8 @@ class Explanation(NamedTuple):
 def explain(exit: Exit, output: str, wrote: str = "", arguments: Sequence[str] = ()) -> Explanation:
     """Explain the end of a program from its last output, or from what it wrote to the failure file itself.
 
-    `arguments`, in which secrets are masked: a program that refuses them may not print which ones it got.
+    `arguments`: the program's arguments, with secrets masked. If the program refused them, the error shows them, as the
+    program may not have printed them.
     """
     printed = PrintedOutput(_readable(output), arguments)
     reason = next(found for find in ENDINGS if (found := find(exit, printed)))
@@ -317,7 +318,10 @@ def _details(raised: Raised) -> str:
 
 
 def _first_of(arguments: Sequence[str]) -> str:
-    """Return the first arguments, each as a whole: half a secret would not be recognised and masked later."""
+    """Return as many of the first arguments as fit into ARGUMENTS_CHARS.
+
+    No argument is cut, since half a secret would not be recognised and masked later.
+    """
     shown: list[str] = []
     for word in arguments:
         if sum(map(len, shown)) + len(shown) + len(word) > ARGUMENTS_CHARS:

@@ -21,7 +21,7 @@ class Phase(StrEnum):
      |    +---------- the coordinator settles ---------+    |
      |    |           on another attempt                    |
      |    v                                                 |
-    RESTARTING: what is left of the last attempt ends       |
+    RESTARTING: processes of the previous attempt end       |
           |                                                 |
           +--SIGTERM to any host--> STOPPING <--SIGTERM-----+
           |                            |                    |
@@ -121,7 +121,7 @@ class Facts:
         return is_news
 
     def begin_attempt(self, number: int) -> None:
-        """Begin a new attempt. Processes that still run belong to the last one."""
+        """Begin a new attempt. Processes that still run belong to the previous attempt."""
         self.history += self.attempt.causes
         stays = {(spec.host, spec.name) for spec in self.plan.processes if spec.restart is Restart.KEEP}
         stays |= {(ALL_HOSTS, name) for _, name in stays}

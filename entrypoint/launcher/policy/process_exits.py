@@ -90,9 +90,9 @@ class Ends:
         return exit.signal == SIGKILL and not error  # mpirun kills the other ranks when one fails
 
     def note_orphan(self, now: float) -> None:
-        """Note that the daemon that starts ranks for mpirun has ended.
+        """Note that the daemon that starts ranks for mpirun has ended. Blame it if the ranks cannot continue.
 
-        On mpirun's host, mpirun's own end shows more.
+        Nothing is blamed on mpirun's host, where the end of mpirun itself shows more.
         """
         facts = self.facts
         expected = not facts.phase.is_active or facts.own_failure()

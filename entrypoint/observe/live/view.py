@@ -158,7 +158,7 @@ class _Process:
 
     @property
     def is_ours(self) -> bool:
-        """Return whether the process does not run the user's program."""
+        """Return whether the process is a helper or server of the launcher, which does not run the user's program."""
         return self.role in lines.SERVES | lines.HELPS
 
     @property

@@ -60,7 +60,10 @@ class Silence:
         self._progress.look(now, training, sample, told, work, moved)
 
     def still(self) -> lines.Still | None:
-        """Return a line for the record; None if there is nothing new."""
+        """Return the record's line about the processes without progress.
+
+        Return None if they show progress, and did so at the last call.
+        """
         still = self._progress.still(time.monotonic(), self._after / 2) if self._after else {}
         is_news, self._was_still = bool(still or self._was_still), bool(still)
         return lines.Still(figures=still) if is_news else None

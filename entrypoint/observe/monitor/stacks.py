@@ -32,8 +32,9 @@ def take(families: Mapping[str, Collection[int]], waiting: Mapping[str, int]) ->
     """Return the stacks of each family of processes (name: pids), from two looks, APART_SECONDS apart.
 
     The first process of a family may be a shell, or the small program by which mpirun starts a rank. So a process that
-    works represents its family; if none works, one whose stack is in the user's code. `waiting`: threads known to wait
-    busily.
+    works represents its family. If none works, a process whose stack is in the user's code represents it.
+
+    `waiting`: threads known to wait busily.
     """
     pids = {name: sorted(family)[:MOST] for name, family in families.items()}
     first, tools = {}, {}
@@ -60,7 +61,10 @@ def take(families: Mapping[str, Collection[int]], waiting: Mapping[str, int]) ->
 
 
 def _bytes_of_host() -> float:
-    """Return the bytes that this host's disks and network have moved: a disk may be reached over the network."""
+    """Return the bytes that this host's disks and network have moved.
+
+    The network counts, since a disk may be reached over it.
+    """
     with contextlib.suppress(Exception):  # some kernels do not count them
         disks, net = psutil.disk_io_counters(), psutil.net_io_counters(nowrap=False)
         return net.bytes_recv + net.bytes_sent + (disks.read_bytes + disks.write_bytes if disks else 0)

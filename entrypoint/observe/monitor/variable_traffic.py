@@ -64,7 +64,7 @@ class Exchanged(State):
         self.__dict__.update(Exchanged(**kept).__dict__)
 
     def advance(self, steps: float, model: TrainedModel) -> None:
-        """Note the steps until now, and judge the exchange since the last look."""
+        """Note the number of steps so far. After LOOK_SECONDS, judge the bytes exchanged since the last look."""
         self.steps = steps
         seconds, before, count = self._look
         if self.seconds - seconds < LOOK_SECONDS:
@@ -145,7 +145,7 @@ class Exchanged(State):
     def was_alone(self, model: TrainedModel, unseen: bool = False) -> bool:
         """Return whether the host has trained alone until its end: no exchange can follow.
 
-        `model`: its own; `unseen`: traffic proves nothing.
+        `model`: the host's model; `unseen`: hosts may exchange what is not counted, so little traffic proves nothing.
         """
         if model.leaves_strategy and self.trains:
             late = self.averaged > (self.steps or self.seconds) / 2 or self.bytes - self._look[2] >= _weights(model)

@@ -83,7 +83,7 @@ class StackLook(Value):
 
 
 class Stand(Value):
-    """Describe where a process stands."""
+    """Hold the place in the code where a process is, and what it does there."""
 
     place: str = ""  # line of the user's own code: `data.py:41 __next__`
     inside: str = ""  # library function that it has called: `horovod.allreduce`
@@ -95,7 +95,7 @@ class Stand(Value):
 
 
 def stand(pid: int, first: StackLook, second: StackLook, waiting: Collection[int] = ()) -> Stand:
-    """Return where a process stands, from two looks; `waiting`: threads that are known to wait busily."""
+    """Return where a process is and what it does, from two looks; `waiting`: threads that are known to wait busily."""
     if second.state in {"T", "t"}:
         return Stand(place="no code", doing=Doing.STOPPED)
     frames = _frames(pid, second) or _frames(pid, first)
@@ -159,7 +159,7 @@ def _spins(tid: int, look: StackLook) -> bool:
 
 
 def _thread_left(pid: int, look: StackLook) -> str:
-    """Name the thread that has not ended, and where it stands."""
+    """Name the thread that has not ended, and the place where it is."""
     for thread in look.stacks:
         own = next(filter(_is_own, thread["frames"]), None)
         if thread["os_thread_id"] != pid and own and thread["thread_name"] != OUR_THREAD:
@@ -172,7 +172,7 @@ def _frames(tid: int, look: StackLook) -> Sequence[Mapping[str, Any]]:
 
 
 def _within(frames: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Return the frames below the user's own code: without its callers, such as mpi4py."""
+    """Return the frames that the user's own code called, without those of its callers, such as mpi4py."""
     python = next((at + 1 for at, frame in enumerate(frames) if str(frame["filename"]).endswith(".py")), len(frames))
     return frames[: next((at for at, frame in enumerate(frames) if _is_own(frame)), python)]
 

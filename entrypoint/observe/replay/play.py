@@ -72,7 +72,10 @@ class Player:
     _last: float = 0.0
 
     def play(self, calls: Sequence[Call]) -> Iterator[Step | None]:
-        """Yield a step for each call, or None if it cannot be read. Raise ConfigError if the policy cannot go on."""
+        """Yield a step for each recorded call of the policy, None for a call that cannot be read.
+
+        Raise ConfigError if the policy fails in a call.
+        """
         policy: Policy | None = None
         for call in calls:
             try:

@@ -169,14 +169,17 @@ class FoundModule(Loader):
         self.module = module
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Let Python make a module, and drop it: without it, Python would write into ours."""
+        """Let Python make a module, which nobody uses. Otherwise Python would write attributes into `self.module`."""
 
     def exec_module(self, module: types.ModuleType) -> None:
         sys.modules[module.__name__] = self.module
 
 
 class Both(types.ModuleType):
-    """Combine modules: for Keras, its public names and its sources."""
+    """Join modules into one. A name is that of the first module that has it.
+
+    For Keras, these are the module of its public names and that of its sources.
+    """
 
     def __init__(self, name: str, modules: list[types.ModuleType]) -> None:
         super().__init__(name)

@@ -73,7 +73,7 @@ FAILS = [Mark("algo-2", f"marks-{n}", "fails", 107.0 + n) for n in (0, 1)]  # a 
         ("packages-silent", [], [ended("algo-1", 108.0, 65)], None, 8.0),  # from its start
     ],
 )
-def test_time_runs_from_the_fault_and_every_host_must_fail(name, said, endings, killed, gone_s):
+def test_time_to_end_counts_from_the_fault_and_every_host_must_fail(name, said, endings, killed, gone_s):
     case = BY_NAME[name]
     assert figures(case, said, endings, 104.0, killed)["gone_s"] == gone_s
     assert ended_well(case, said, endings, killed)

@@ -477,7 +477,10 @@ def test_layers_of_equal_shape_start_with_different_weights(load):
 
 
 def test_ps_step_runs_where_keras_sees_a_gpu():
-    """There Keras 2 compiles an optimizer's steps by XLA, which cannot use a variable of another parameter server."""
+    """With a GPU, Keras 2 compiles an optimizer's step by XLA. The example must not compile it.
+
+    XLA cannot use a variable of another parameter server.
+    """
     program = Path(__file__).with_name("gpu_steps.py")
     command = [sys.executable, program, EXAMPLE, *(str(unused_port()) for _ in range(4))]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300)

@@ -52,7 +52,7 @@ def test_pooling_beyond_the_edge_repeats_the_last_cells(tf, load):
     assert found == pytest.approx(np.ones([1, 14, 14, 1]))
 
 
-def test_boxes_are_pooled_from_their_size_level_in_order(tf, load):
+def test_each_box_is_pooled_from_the_level_of_its_size_and_order_is_kept(tf, load):
     levels = [
         tf.fill([2, 64 // 2**n, 64 // 2**n, 1], float(n)) + tf.reshape([0.0, 10.0], [2, 1, 1, 1]) for n in range(5)
     ]

@@ -75,7 +75,7 @@ def pieces(stream: bytes, split: chunks.Split, kind: str, folder: Path, patience
 
 
 @given(st.lists(st.tuples(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=3))), st.integers(0, 3))
-def test_recordio_is_read_back_for_any_content_and_cut(framed, padding_missing):
+def test_recordio_records_are_whole_wherever_the_stream_is_cut(framed, padding_missing):
     stream = b"".join(in_parts(*one) for one in framed)
     wanted = [record for record, _ in framed]
     if framed and framed[-1][1] == []:

@@ -132,7 +132,7 @@ def test_archive_that_would_leave_its_folder_is_refused(any_python, place, membe
 
 
 def contents(tmp_path: Path) -> dict[str, tuple[bytes, str]]:
-    """Return, for each description, the bytes of an archive and the error for them."""
+    """Return damaged archives by a description of the damage: (the archive's bytes, part of the expected error)."""
     whole = tarball(tmp_path / "whole", file("train.py"), file("noise", NOISE)).read_bytes()
     plain = tarball(tmp_path / "plain", file("train.py"), file("more.py"), mode="w").read_bytes()
 

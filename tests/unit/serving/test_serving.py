@@ -619,7 +619,7 @@ child.kill()
 """
 
 
-def test_handlers_forked_children_end_on_signals_without_connections():
+def test_forked_child_of_a_handler_has_no_connection_and_ends_on_sigterm():
     done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=300)
     assert (done.stdout.split(), done.stderr) == (["True", "-15"], "")
 

@@ -211,7 +211,7 @@ def listed(tmp_path: Path, text: str, **options) -> LocalChannel:
     return LocalChannel(name="train", source=tmp_path / "list", **options)
 
 
-def test_manifest_names_the_objects(rows, tmp_path):
+def test_channel_has_only_the_objects_of_its_manifest(rows, tmp_path):
     channel = listed(tmp_path, '[{"prefix": "rows/"}, "b", "a/z"]', distribution=SHARDED)
     channel.check()
     assert keys(channel, 0, 2) == ["b"]

@@ -8,7 +8,7 @@ from shown import agree, falls, loads, model_dir
 
 
 def new_model():
-    """Return a process with ten inducing points."""
+    """Return a sparse Gaussian process with ten inducing points."""
     kernel, noise = gpflow.kernels.SquaredExponential(), gpflow.likelihoods.Gaussian(0.1)
     return gpflow.models.SVGP(kernel, noise, np.linspace(-3, 3, 10)[:, None], num_data=512)
 

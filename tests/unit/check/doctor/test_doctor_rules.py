@@ -16,6 +16,7 @@ EXAMPLES = read_toml("examples.toml")
 # Of these no example can be mended here.
 NO_REMEDY = {
     "no-sdk": "it is another Python",
+    "no-sdk/other": "it is another Python",
     "api/unchecked": "it is another Python",
     "requirements-long": "it is an image of one's own; test_doctor_requirements.py has the finding",
     "requirements-unresolved": "it is an index",

@@ -221,7 +221,7 @@ def test_only_caller_with_right_token_is_answered(shown, code):
         ("algo-2", "/news", "algo-1", "POST", 401),
     ],
 )
-def test_wrong_token_outside_followers_reports_is_no_event(me, path, caller, method, code):
+def test_wrong_token_causes_no_event_unless_a_follower_reports(me, path, caller, method, code):
     served = Served(me=me, token="right")
     body = (GOOD if path == "/report" else to_json(NEWS)) if method == "POST" else None
     answer = served.call(path, body, caller=caller, method=method, headers={TOKEN_HEADER: "wrong"})

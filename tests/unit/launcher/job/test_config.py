@@ -213,7 +213,9 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize("hyperparameters, environment, gpus, expected", REQUESTS)
-def test_hyperparameters_settings_and_gpus_determine_the_job(tmp_path, hyperparameters, environment, gpus, expected):
+def test_mode_processes_and_options_follow_hyperparameters_settings_gpus(
+    tmp_path, hyperparameters, environment, gpus, expected
+):
     job = read(tmp_path, 2, hyperparameters, environment, gpus=gpus)
     assert {name: getattr(job, name) for name in expected} == expected
 

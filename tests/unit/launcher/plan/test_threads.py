@@ -74,7 +74,7 @@ def test_processes_that_train_divide_the_gpus(tmp_path, settings, expected):
         (2, {"mode": "mwms", "processes_per_host": 3}, 0, 0),
     ],
 )
-def test_prepare_step_gets_numbers_of_servers_and_ranks(tmp_path, hosts, settings, servers, ranks):
+def test_prepare_step_gets_the_counts_of_servers_and_ranks(tmp_path, hosts, settings, servers, ranks):
     (prepare,) = [spec for spec in plan(tmp_path, hosts, **settings).on("algo-1") if spec.role is Role.PREPARE]
     task = json.loads(prepare.stdin)
     assert (task["servers"], task["ranks"]) == (servers, ranks)

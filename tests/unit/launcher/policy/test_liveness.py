@@ -159,7 +159,7 @@ STORIES = {
 
 
 @pytest.mark.parametrize("start, history", STORIES.values(), ids=STORIES)
-def test_loss_or_silence_of_a_host_causes_wanted_actions(play, start, history):
+def test_policy_acts_on_lost_or_silent_hosts_as_the_story_states(play, start, history):
     start(play).through(history)
 
 

@@ -60,7 +60,7 @@ UNPREPARED = {
 
 
 @pytest.mark.parametrize("history, actions", ALONE.values(), ids=ALONE)
-def test_end_of_a_single_hosts_script_causes_wanted_actions(play, history, actions):
+def test_policy_acts_on_the_end_of_a_lone_script_as_the_row_states(play, history, actions):
     p = play(1, mode="single").through([(1, ended("prepare")), *history])
     assert p.since(0) == ["0.0 start prepare", "1.0 start script", *actions]
 
@@ -187,7 +187,7 @@ STORIES = {
 
 
 @pytest.mark.parametrize("start, history", STORIES.values(), ids=STORIES)
-def test_history_of_several_hosts_causes_wanted_actions(play, start, history):
+def test_policy_acts_on_several_hosts_as_the_story_states(play, start, history):
     start(play).through(history)
 
 

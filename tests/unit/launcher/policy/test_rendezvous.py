@@ -161,7 +161,7 @@ STORIES = {
 
 
 @pytest.mark.parametrize("start, history", STORIES.values(), ids=STORIES)
-def test_rendezvous_of_hosts_causes_wanted_actions(play, start, history):
+def test_policy_acts_in_a_rendezvous_as_the_story_states(play, start, history):
     start(play).through(history)
 
 

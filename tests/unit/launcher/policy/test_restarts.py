@@ -99,7 +99,7 @@ STORIES = {
 
 
 @pytest.mark.parametrize("start, history", STORIES.values(), ids=STORIES)
-def test_new_attempt_causes_wanted_actions(play, start, history):
+def test_policy_begins_attempts_as_the_story_states(play, start, history):
     start(play).through(history)
 
 

@@ -151,7 +151,7 @@ STORIES = {
 
 
 @pytest.mark.parametrize("start, history", STORIES.values(), ids=STORIES)
-def test_stop_of_a_job_causes_wanted_actions(play, start, history):
+def test_policy_stops_a_job_as_the_story_states(play, start, history):
     start(play).through(history)
 
 

@@ -358,7 +358,7 @@ STORIES = {
 
 
 @pytest.mark.parametrize("start, history", STORIES.values(), ids=STORIES)
-def test_news_of_a_failure_cause_wanted_actions(play, start, history):
+def test_policy_acts_on_news_of_a_failure_as_the_story_states(play, start, history):
     start(play).through(history)
 
 
@@ -374,7 +374,7 @@ def test_news_of_a_failure_cause_wanted_actions(play, start, history):
     ],
 )
 @pytest.mark.parametrize("host", [1, 2])
-def test_text_of_a_lone_symptom_determines_the_wait(play, error, seconds, marked, host):
+def test_text_of_a_lone_symptom_sets_how_long_a_better_cause_is_awaited(play, error, seconds, marked, host):
     """Meanwhile, other processes run, whose end may show the cause. Report and summary mark the error as a symptom."""
     p = running(play)
     if host == 1:

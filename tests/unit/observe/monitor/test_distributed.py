@@ -343,7 +343,7 @@ def test_advice_names_the_line_of_the_script():
     assert "hvd.DistributedGradientTape" in advice_on(Mode.MPI, model_of({"trained_at": "train.py:9"}))
 
 
-def test_separate_verdict_is_withdrawn_if_hosts_train_together():
+def test_verdict_of_separate_training_is_withdrawn_if_hosts_exchange_later():
     """The job's first exchange came late, so its hosts were reported as training alone. The job does not end."""
     late = Job(seconds=400, sent=lambda second, *_: 80 * MB if second > 80 else 0, model=seen(MB, **MWMS))
     assert late.verdicts == ["NO", "yes"] and late.ended is None

@@ -289,7 +289,7 @@ def test_missing_program_of_a_rerun_is_one_error(life, tmp_path, capsys, monkeyp
     assert said.err.count("error: ") == 1 and "there is no program" in said.err
 
 
-def test_host_with_launcher_fault_made_no_decision():
+def test_outcome_of_a_launcher_fault_needs_no_replayed_decision():
     cause = {"host": "algo-1", "process": "", "what": FAULT, "error": "RuntimeError: can't start new thread"}
     outcome = OutcomeLine(kind="failed", exit_code=70, cause=cause)
     recorded = timeline.Recorded(about=None, described=None, decided=[], outcome=outcome)

@@ -37,7 +37,7 @@ def test_host_with_ended_program_is_idle_while_others_run():
     assert ("idle", 25.0, 26.0) in job_of_two, "its own record ends there"
 
 
-def test_worker_server_host_ends_rendezvous_when_its_worker_runs():
+def test_rendezvous_ends_when_the_worker_beside_a_server_runs():
     """In such a job the recorded phase of the host stays `starting`."""
     record = HostRecord("algo-2", 2, mode="ps")
     record.add("phase", 0.1, "starting")
@@ -89,7 +89,7 @@ def test_time_between_attempts_is_phase_restart():
     assert ("restart", 20.0, 30.0) in spans(record)
 
 
-def test_running_process_ends_with_its_record():
+def test_process_without_a_recorded_end_ends_with_the_record():
     record = HostRecord()
     record.runs("script", 5, None, "script")
     record.sample(40)
