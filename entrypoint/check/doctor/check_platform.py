@@ -234,7 +234,7 @@ def _asks_aws(case: Case, use: Use, sure: set[ast.AST]) -> bool:
 
 def _is_of_keras(case: Case, use: Use) -> bool:
     """Return whether a call fetches data or weights of Keras, which are in no folder of the job's."""
-    if case.code.mentions(r"/\.keras\b|KERAS_HOME") or "KERAS_HOME" in case.environment or is_spread(use.call):
+    if _has_cache(case) or is_spread(use.call):
         return False
     if matches(use.name, ("*keras.datasets.*.load_data",)):
         return not use.call.args and use.argument("path") is None
@@ -243,10 +243,19 @@ def _is_of_keras(case: Case, use: Use) -> bool:
     return bool(is_model) and (weights is None or use.source.constant(weights) == "imagenet")
 
 
+def _has_cache(case: Case) -> bool:
+    """Return whether the job says where files lie that were fetched before."""
+    return case.code.mentions(r"/\.keras\b|KERAS_HOME|(?i:cache_dir)") or any(
+        name in case.environment for name in ("KERAS_HOME", "TFHUB_CACHE_DIR")
+    )
+
+
 def _fetches(case: Case, use: Use) -> bool:
     """Return whether a call asks a web address, or an index of packages."""
     for name, at in api.FETCHES.items():
         if matches(use.name, (name,)):
             addresses = values(case, use.source, use.argument("origin" if at else "url", at))
-            return all(re.match(r"(https?|ftp)://(?!localhost|127\.|\[|\.\.\.)", str(each)) for each in addresses)
+            return not _has_cache(case) and all(
+                re.match(r"(https?|ftp)://(?!localhost|127\.|\[|\.\.\.)", str(each)) for each in addresses
+            )
     return matches(use.name, api.STARTS_PROGRAMS) and any(needs_index(case, word) for word in installed_by(use))
