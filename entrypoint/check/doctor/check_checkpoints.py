@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import posixpath
 import re
 from collections.abc import Iterator
 
@@ -88,7 +89,8 @@ def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
         or shared_folders(case)
     )
     estimators = code.has(*api.SESSIONS)
-    if written is None and not estimators and not puts_into(case, where):
+    named = code.mentions(re.escape(posixpath.basename(where))) or case.gives(where)
+    if written is None and not estimators and not (named and puts_into(case, where)):
         why = "and an interruption of spot instances, or a failure, loses all of it"
         if not spot:
             why = "and nothing is ever put there" if kept else "and a failure loses all of it"
