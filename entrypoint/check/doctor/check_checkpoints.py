@@ -59,8 +59,9 @@ def _of_saves(case: Case, saves: list[Use], managers: list[Use]) -> Iterator[Fin
     workers = case.together(Mode.MWMS) and code.has(*api.WORKERS)
     bare = [use for use in writing if not is_guarded(use)]
     if (ranks or workers) and bare and not any(_decides(case, source) for source in code.sources):
-        use = bare[0]
-        yield finding("all-save" if ranks else "all-save/workers", use.place, written=use.written)
+        of_callback = next((use for use in bare if use.name.endswith(".ModelCheckpoint")), bare[0])
+        for use in dict.fromkeys((bare[0], of_callback)):
+            yield finding("all-save" if ranks else "all-save/workers", use.place, written=use.written)
     if workers and not ranks and not (case.may_be(Mode.PS) and case.job is None):
         # An Estimator exports from a checkpoint, and exchanges nothing.
         together = [use for use in saves if not use.name.endswith(".export_saved_model")]

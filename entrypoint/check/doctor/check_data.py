@@ -114,8 +114,8 @@ def _of_shards(case: Case, pipelines: list[Followed]) -> Iterator[Finding]:
     for use in by_hand:
         number = use.argument("index", 1)
         if parts and not whole and not own and number and use.source.last(number) == "rank":
-            channels = ", ".join(parts)
-            yield finding("shards-twice", use.place, channels=channels, written=use.written, processes=case.processes)
+            names, count, text = ", ".join(parts), case.processes, use.written
+            yield finding("shards-twice", use.place, channels=names, channel=parts[0], written=text, processes=count)
 
 
 def _takes_all(code: UserProgram, data: Followed) -> bool:
@@ -294,7 +294,8 @@ def _of_second_shards(case: Case, data: Followed) -> Iterator[Finding]:
     if by_hand and by != "DataParallel":  # check_modes.py has that
         yield finding("shards-twice/by-strategy", by_hand[-1].place, by=by, off=off)
     elif parts and not _whole(case) and any(matches(each.name, READS_ROWS) for each in data.steps):
-        yield finding("shards-twice/of-hosts", data.steps[0].place, by=by, off=off, channels=", ".join(parts))
+        place, names = data.steps[0].place, ", ".join(parts)
+        yield finding("shards-twice/of-hosts", place, by=by, off=off, channels=names, channel=parts[0])
 
 
 # --- steps ---

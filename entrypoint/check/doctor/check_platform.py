@@ -1,6 +1,7 @@
 """Check a script against its request: metrics of the log, uploads, read-only channels, network isolation."""
 
 import ast
+import math
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -66,6 +67,11 @@ def _of_metrics(case: Case) -> Iterator[Finding]:
         if not log or not before or regex.startswith("^") or no_number(regex):
             continue
         if _matches(regex, log.lines(before[1])):
+            captured = [found for line in log.lines(before[1]) for found in re.findall(regex, line)[:1]]
+            if not any(_is_number(each) for each in captured):
+                wrong = f"captures {captured[0]!r}, which is no number"
+                place = case.request.at("MetricDefinitions", name)
+                yield finding("metric-unread", place, name=name, regex=repr(regex), wrong=wrong)
             continue
         label = _label(before[1], log.lines())
         better = f"{regex[: before.start()]}{label}{regex[before.end() :]}"
@@ -113,6 +119,14 @@ def _may_be_keras(case: Case, use: Use) -> bool:
 
 def _matches(regex: str, lines: list[str]) -> bool:
     return any(re.search(regex, line) for line in lines)
+
+
+def _is_number(captured: str | tuple[str, ...]) -> bool:
+    """Return whether the first group of an expression has captured a number, by what `re.findall` returns."""
+    try:
+        return math.isfinite(float(captured if isinstance(captured, str) else captured[0]))
+    except ValueError:
+        return False
 
 
 def _label(word: str, lines: list[str]) -> str:

@@ -1,5 +1,6 @@
 """Rehearse a job: read the launch's request, take samples of its data, make runs, and collect findings."""
 
+import os
 import shutil
 import signal
 import sys
@@ -38,7 +39,7 @@ class Options:
     launch: str
     arguments: tuple[str, ...] = ()
     python: str = sys.executable
-    engine: str = ""  # "": process, or netns if the program contains a literal /opt/ml
+    engine: str = ""  # "": process, or netns if the program contains a literal /opt/ml and installs nothing
     image: str = ""
     hosts: int | None = None
     seconds: float = SECONDS
@@ -85,7 +86,9 @@ def _rehearse(
 ) -> tuple[Rehearsal, list[Finding]]:
     hosts = options.hosts or min(asked.hosts, MOST_HOSTS)
     hosts = sum(len(group.hosts) for group in groups_of(asked, hosts)) or hosts
-    engine = options.engine or (EngineName.NETNS if asked.fixed else EngineName.PROCESS)
+    # In netns nothing can be installed, since its network is closed. Processes of root have their own /opt/ml, too.
+    installs = os.geteuid() == 0 and (asked.source / "requirements.txt").is_file()
+    engine = options.engine or (EngineName.NETNS if asked.fixed and not installs else EngineName.PROCESS)
     case = Rehearsal(request=asked, engine=engine, hosts=hosts, price=options.price, speedup=options.speedup)
     # This machine's Python may take what the image refuses, and would then have its own packages replaced.
     required = requirements(asked) if engine != EngineName.DOCKER else []

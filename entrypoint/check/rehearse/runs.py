@@ -130,10 +130,15 @@ class _Keeping:
 
 
 def files_in(folders: list[Path]) -> list[Path]:
-    """Return the files in these folders. Leave out empty and unfinished files, and event files of TensorBoard."""
+    """Return the files in these folders. Leave out empty and unfinished files, and event files of TensorBoard.
+
+    TensorFlow writes saved_model.pb last: without it, the variables beside it are half a model.
+    """
     found = []
     for folder in folders:
         for parent, _, names in os.walk(folder):
+            if Path(parent).name == "variables" and not Path(parent).with_name("saved_model.pb").exists():
+                continue
             for path in (Path(parent, name) for name in names):
                 with contextlib.suppress(OSError):
                     if path.stat().st_size and not (path.suffix in (".tmp", ".part") or "tfevents" in path.name):

@@ -28,8 +28,11 @@ _END = r"(?![\w/]|[.:]\S)(%?)"
 _PAIR = re.compile(rf"(?<![\w./-])({_NAME})(?:\s*[=:]\s*|\s)({_NUMBER}){_END}")
 _STRICT = re.compile(rf"(?<![\w./-])({_NAME})\s*[=:]\s*({_NUMBER}){_END}")
 # A line that may hold a metric has one of these. The search is cheap, and spares most lines of talkative programs.
+# print(args) shows what argparse has read, which no step has measured.
 _HINTED = re.compile(
-    r"^.*?(?:[Ll]oss|LOSS|[Ss]tep|[Ee]poch|[Aa]cc|AUC|auc|/s|per_s|mAP|[Ee]rror|mse|mae|\d/\d).*$", re.MULTILINE
+    r"^(?!.*\bNamespace\().*?"
+    r"(?:[Ll]oss|LOSS|[Ss]tep|[Ee]poch|[Aa]cc|AUC|auc|/s|per_s|mAP|[Ee]rror|mse|mae|\d/\d).*$",
+    re.MULTILINE,
 )
 _EPOCH = re.compile(r"^\s*Epoch\s+(\d+)/(\d+)\s*$")
 _PROGRESS = re.compile(r"^\s*(\d+)/(\d+|Unknown)\s+(?:\[[=>.\s]*\]|[━─ ]{5,})(.*)$")

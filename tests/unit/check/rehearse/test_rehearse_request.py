@@ -168,6 +168,15 @@ def test_access_times_show_the_files_read_by_a_host(tmp_path: Path) -> None:
     assert (tmp_path / "part/rows").stat().st_atime > before
 
 
+def test_half_a_saved_model_is_none(tmp_path: Path) -> None:
+    variables = tmp_path / "1/variables/variables.index"
+    variables.parent.mkdir(parents=True)
+    variables.write_text("x")
+    assert files_in([tmp_path]) == []
+    (tmp_path / "1/saved_model.pb").write_text("x")
+    assert len(files_in([tmp_path])) == 2
+
+
 def test_empty_unfinished_and_event_files_are_not_checkpoints(tmp_path: Path) -> None:
     for name in ("ckpt-1.index", "ckpt-2.index.tmp", "events.out.tfevents.1"):
         (tmp_path / name).write_text("x")

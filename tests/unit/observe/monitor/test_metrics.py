@@ -47,6 +47,7 @@ def read(*lines: str, wanted: str = "", say: Callable[[str], None] = print) -> d
         pytest.param(["step=1 loss=0.9\rstep=2 loss=0.8"], {"step": 2, "loss": 0.8}, id="one line, written over"),
         pytest.param(["2026-11-25 10:20:00 host algo-1:7979 ready: 3"], {}, id="times and ports"),
         pytest.param(["reading 12 files: train/part-00001 took 3 s"], {}, id="prose"),
+        pytest.param(["Namespace(epochs=4, lr=0.001, epoch=4)"], {}, id="arguments"),
         pytest.param(["loss: see the log of step one"], {}, id="no number"),
         pytest.param(["epoch=1 loss=nan"], {"epoch": 1, "loss": math.nan}, id="a loss that is no number"),
         pytest.param(["step=\N{ARABIC-INDIC DIGIT THREE} loss=1"], {"step": 3, "loss": 1}, id="Arabic digits"),
