@@ -177,7 +177,7 @@ def _of_steps(case: Case, pipelines: list[Followed]) -> Iterator[Finding]:
     # A script that neither names a channel's folder nor is given one may load MNIST, or make its data.
     reads_channels = code.mentions("SM_CHANNEL|SM_INPUT|/opt/ml/input|sagemaker_tf_data") or case.gives("/opt/ml/input")
     parts = _sharded_by_s3(case) if reads_channels else []
-    why = "where rows do not divide evenly"
+    why = "rows may not divide evenly"
     if parts:
         why = f"channel {', '.join(parts)} gives hosts different numbers of rows"
     yield finding("uneven-ranks", learns.place, severity=Severity.WARNING if parts else Severity.NOTE, why=why)
