@@ -44,6 +44,11 @@ class Values:
         """Return the values that an expression may have. `given` is asked first, for each part of it."""
         return self._with(given, lambda: self._of(node))
 
+    def known(self, node: ast.AST | None) -> tuple[Any, ...]:
+        """Return the values that an expression may have; none if one of them is not known."""
+        values = self.of(node)
+        return values if all(map(is_known, values)) else ()
+
     def named(self, name: str, given: Given | None = None) -> tuple[Any, ...]:
         """Return the values that a name of the module may have."""
         origins = self.scopes.origins_of(self.scopes.bound[self.scopes.tree].get(name, []))

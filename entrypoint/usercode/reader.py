@@ -8,7 +8,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from entrypoint.usercode.api_names import LOGS
-from entrypoint.usercode.shell import started
 from entrypoint.usercode.source import (
     SourceFile,
     Use,
@@ -152,6 +151,12 @@ class UserProgram:
         return []
 
 
+def _started(text: str) -> dict[str, None]:
+    from entrypoint.usercode.shell import started  # takes milliseconds that only the doctor needs
+
+    return dict.fromkeys(each.program or "" for each in started(text))
+
+
 def read_code(program: Path, shown: str = "", exported: bool = False) -> UserProgram:
     """Return a program with the modules of its folder that it imports, directly or through other modules.
 
@@ -171,7 +176,7 @@ def read_code(program: Path, shown: str = "", exported: bool = False) -> UserPro
                 yield SourceFile(f"{prefix}{inside}", plain_text(path), path)
 
     main = SourceFile(shown, text, program.absolute(), exported)
-    names = dict.fromkeys(each.program or "" for each in started(text)) if program.suffix == ".sh" else ()
+    names = _started(text) if program.suffix == ".sh" else ()
     paths = [folder / name for name in names if (folder / name).is_file()]
     begun = [SourceFile(f"{prefix}{path.relative_to(folder)}", plain_text(path), path) for path in paths]
     programs = [main, *begun] if len(begun) == len(names) else [main]

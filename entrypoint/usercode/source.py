@@ -8,12 +8,13 @@ from enum import Enum
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
-from entrypoint.usercode.known_values import Values, is_known
-from entrypoint.usercode.name_scopes import NameScopes
 from entrypoint.usercode.notebooks import with_cells, without_magics
 from entrypoint.usercode.words import without_comments
+
+if TYPE_CHECKING:
+    from entrypoint.usercode.known_values import Values
 
 UNREADABLE = (SyntaxError, ValueError, RecursionError)  # ValueError: a NUL
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -217,14 +218,18 @@ class SourceFile:
         return [each for each in known if each.function is None]
 
     @cached_property
-    def values(self) -> Values:
+    def values(self) -> "Values":
         """Return the finder of the values that expressions of the file may have: `values.of(node)`."""
+        # Imported here, as the prepare step needs no values: with shell.py, 25 ms of each job's start.
+        from entrypoint.usercode.known_values import Values
+        from entrypoint.usercode.name_scopes import NameScopes
+
         return Values(NameScopes(self.tree, self.parents, self.dotted, imported=self._body is not None))
 
     def constant(self, node: ast.AST | None) -> Any:
         """Return the value of an expression if constants of the file lead to one alone; None for anything else."""
-        values = self.values.of(node)
-        return values[0] if len(values) == 1 and is_known(values[0]) else None
+        values = self.values.known(node)
+        return values[0] if len(values) == 1 else None
 
 
 class Use(NamedTuple):
