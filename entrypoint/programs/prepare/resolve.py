@@ -76,7 +76,7 @@ def main() -> None:
 def _absent(paths: Sequence[str], files: Files) -> Iterator[tuple[str, int, str]]:
     """Yield (file, line, why) of lines that name a file or a folder that the code does not have."""
     named = [(each.file, each.line, each.text.partition("[")[0]) for each in files.wanted if not each.requirement]
-    named = [each for each in named if re.match(r"(?!/)\.{0,2}[\w-]*/", each[2]) and "$" not in each[2]]
+    named = [each for each in named if re.match(r"(?!/)\.{0,2}[\w-]*/[^$;]*$", each[2])]  # ; begins a marker
     absent = [each for each in named if not any((Path(path).parent / each[2]).exists() for path in (*paths, each[0]))]
     for path in map(Path, paths):
         for number, line in enumerate(path.read_text("utf-8", errors="replace").splitlines(), 1):
