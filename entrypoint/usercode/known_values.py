@@ -226,8 +226,8 @@ def _computed(kind: ast.operator, left: Any, right: Any) -> Any:
     both_texts = isinstance(left, str) and isinstance(right, str)
     if isinstance(kind, ast.Div) and both_texts:
         return UNKNOWN if left == right == UNKNOWN else _joined(left, right)  # of pathlib
-    if not both_texts and (UNKNOWN in (left, right) or isinstance(left, str) or isinstance(right, str)):
-        return UNKNOWN
+    if not both_texts and not all(isinstance(each, int | float) for each in (left, right)):
+        return UNKNOWN  # also of bytes, which could be very many
     return _OPERATORS[type(kind)](left, right)
 
 

@@ -186,7 +186,8 @@ class NameScopes:
     def _reaching(self, bindings: list[Binding], use: ast.AST) -> list[Binding]:
         """Return the bindings that may hold at a use in the same scope, the last one first."""
         ways = dict(self._way_up(use))  # each node around the use, with its child on the way
-        earlier = [each for each in bindings if _end(each.node) <= _start(use)]
+        start = _start(use)
+        earlier = [each for each in bindings if _end(each.node) <= start]
         found, covered, around = list[Binding](), set[tuple[ast.AST, str]](), set[ast.AST]()
         for binding in sorted(earlier, key=lambda each: _end(each.node), reverse=True):
             found.append(binding)
@@ -195,7 +196,7 @@ class NameScopes:
                 break
         # A loop comes back to the use with what is bound later in it.
         loops = [outer for outer in ways if isinstance(outer, _LOOPS) and outer not in around]
-        for later in bindings:
+        for later in bindings if loops else ():
             if later not in found and any(outer in loops for outer, _ in self._way_up(later.node)):
                 found.append(later)
         return found

@@ -370,6 +370,11 @@ def calls_in(*nodes: ast.AST) -> Iterator[ast.Call]:
     return (each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Call))
 
 
+def given_to(call: ast.Call) -> list[ast.expr]:
+    """Return the expressions of a call's arguments."""
+    return [*call.args, *(word.value for word in call.keywords)]
+
+
 def parameters(function: Function) -> list[str]:
     return [each.arg for each in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
 

@@ -151,7 +151,7 @@ def _of_attributes(case: Case, options: list[Option], whole: bool) -> Iterator[F
     names = {option.dest for option in options}
     for use in case.code.calls(".add_argument", ".add_subparsers", ".set_defaults"):
         names |= {text_of(use.argument("dest")), text_of(use.argument("", 0))}
-        names |= {each.arg or "" for each in vars(use.node)["keywords"]} if use.name.endswith("defaults") else set()
+        names |= {each.arg or "" for each in use.call.keywords} if use.name.endswith("defaults") else set()
     if not (options and whole) or case.code.mentions(_CHANGES_ARGUMENTS):
         return
     for source, node in case.code.nodes(ast.Attribute):
@@ -217,8 +217,7 @@ def _of_another_command(use: Use) -> bool:
     """Return whether only some runs have an option: it is added in a condition, or to a subcommand's parser."""
     if tried(use.source, use.node):
         return True
-    node = use.node.func if isinstance(use.node, ast.Call) else None
-    parser = ast.unparse(node.value) if isinstance(node, ast.Attribute) else ""
+    parser = ast.unparse(use.of) if use.of else ""
     makers = (each.value for each in use.source.assignments.get(parser, ()))
     return any(isinstance(each, ast.Call) and use.source.last(each) == "add_parser" for each in makers)
 
@@ -299,7 +298,7 @@ def _of_other_parsers(case: Case, flags: list[Option]) -> Iterator[Finding]:
         yield finding("argument-unknown/hydra", use.place, keys=", ".join(given))
     lenient = code.mentions(r"ignore_unknown_options|known_only|argparse_flags|undefok|define_\w*flags")
     clicks = list(code.calls("click.option"))
-    words = [texts_of(vars(use.node)["args"]) for use in clicks]
+    words = [texts_of(use.call.args) for use in clicks]
     defined = list(code.calls("absl.flags.DEFINE_*", ".flags.DEFINE_*"))
     docopts = list(code.calls("docopt.docopt"))
     usage = _usage(docopts[0]) if docopts else ""

@@ -26,9 +26,9 @@ from entrypoint.usercode.datasets import (
     trained,
 )
 from entrypoint.usercode.guards import tried
-from entrypoint.usercode.reached import reached
+from entrypoint.usercode.name_scopes import is_spread
 from entrypoint.usercode.reader import UserProgram
-from entrypoint.usercode.source import SourceFile, Use, UseKind, calls_in, matches, texts_of, value_of
+from entrypoint.usercode.source import SourceFile, Use, UseKind, calls_in, given_to, matches, texts_of, value_of
 
 _RANK = re.compile(r"\b(rank|size)\b")
 # Calls that may take a rank as argument without reading data by it.
@@ -153,7 +153,7 @@ def _cut_by_rank(case: Case) -> bool:
             case ast.BinOp(op=ast.Mult()):  # `rank * rows`: a rank's first row
                 given = [node.left, node.right]
             case ast.Call() if source.last(node) not in _NO_READERS:
-                given = [*node.args, *(word.value for word in node.keywords)]
+                given = given_to(node)
         if any(source.last(each) == "rank" for each in given):
             return True
     return False
@@ -351,17 +351,16 @@ def _of_no_steps(*given: Followed) -> Iterator[Finding]:
     """Yield data without an end that `fit` gets for training, then for validation, without a number of steps."""
     for data, wanted in zip(given, ("steps_per_epoch", "validation_steps"), strict=True):
         repeat, steps = data.step("repeat"), data.use.argument(wanted)
-        counted = steps is not None and ast.unparse(steps) != "None"
-        spread = any(each.arg is None for each in data.use.node.keywords)  # type: ignore[attr-defined]
-        if repeat and data.is_endless and not (counted or spread or data.step("take_while", "end_together")):
+        counted = (steps is not None and ast.unparse(steps) != "None") or is_spread(data.use.call)
+        if repeat and data.is_endless and not (counted or data.step("take_while", "end_together")):
             yield finding("endless-no-steps", repeat.place, wanted=wanted, line=data.use.place.line)
 
 
 def _goes_on(first: Use, second: Use) -> bool:
     """Return whether a call of `fit` follows another of the same model, which is not compiled or made in between."""
-    model = ast.unparse(first.node.func.value)  # type: ignore[attr-defined]
+    model, other = (ast.unparse(each.of) if each.of else "" for each in (first, second))
     source, lines = first.source, range(first.place.line, second.place.line + 1)
-    if source is not second.source or ast.unparse(second.node.func.value) != model:  # type: ignore[attr-defined]
+    if not model or source is not second.source or other != model:
         return False
     if source.function_of(first.node) is not source.function_of(second.node):
         return False
@@ -376,13 +375,13 @@ def _goes_on(first: Use, second: Use) -> bool:
 
 def _of_pipes(case: Case) -> Iterator[Finding]:
     """Yield reads of a channel that is in the other mode, has records of another format, or has another reader."""
-    sure, code = reached(case.code), case.code
+    code = case.code
     for use in code.calls(*PIPES, ".PipeModeDataset"):
         form, name = use.source.constant(use.argument("record_format", 1)), _channel(case, use)
         if isinstance(form, str) and form not in _FORMATS:
             yield finding("pipe-format", use.place, form=repr(form), reader=last_word(use))
         given = case.channels.get(name)
-        if given is None or use.node not in sure.get(use.source, ()):
+        if given is None or not case.is_sure(use.source, use.node):
             continue
         if given["TrainingInputMode"] != "Pipe":
             yield finding("pipe-mode", use.place, channel=name, reader=last_word(use))
@@ -396,7 +395,7 @@ def _of_pipes(case: Case) -> Iterator[Finding]:
             yield finding("pipe-shared", use.place, channel=name)
     for use in code.calls(*_FILES):
         name = _channel(case, use)
-        if (case.channels.get(name) or {}).get("TrainingInputMode") == "Pipe" and use.node in sure.get(use.source, ()):
+        if (case.channels.get(name) or {}).get("TrainingInputMode") == "Pipe" and case.is_sure(use.source, use.node):
             yield finding("pipe-mode/files", use.place, channel=name, written=use.written)
     if not code.mentions(_READS_PIPES):
         for source, node, found in code.strings(r"^SM_CHANNEL_(\w+)$|^/opt/ml/input/data/([\w-]+)"):
@@ -543,14 +542,12 @@ def _of_attributes(case: Case) -> Iterator[Finding]:
     """Yield reads of a manifest with wrong or missing `attributes=`. Each attribute of a line is a record."""
     attributes = _attributes(case)
     for use in case.code.calls(*PIPES):
-        assert isinstance(use.node, ast.Call)
         channel = use.source.constant(use.argument("channel", 0))
         read = [channel] if channel else list(attributes)  # an unknown channel may be any in Pipe mode
         wanted = [attributes.get(name, []) for name in read]
-        star = any(word.arg is None for word in use.node.keywords)
-        if not wanted or star or min(map(len, wanted)) < 2 or any(names != wanted[0] for names in wanted):
+        names = wanted[0] if wanted else []
+        if is_spread(use.call) or len(names) < 2 or any(each != names for each in wanted):
             continue
-        names = wanted[0]
         given, shown = use.argument("attributes"), ", ".join(names)
         items = given.elts if isinstance(given, ast.List | ast.Tuple) else []
         if not items and (given is None or isinstance(given, ast.List | ast.Tuple)):
@@ -615,5 +612,5 @@ def _first_step(source: SourceFile, node: ast.AST, number: int) -> bool | None:
 
 def _has_number(call: ast.AST, number: int) -> bool:
     """Return whether an argument of a call is this number, or is computed with it."""
-    given = [*call.args, *(word.value for word in call.keywords)] if isinstance(call, ast.Call) else []
+    given = given_to(call) if isinstance(call, ast.Call) else []
     return any(value_of(each) == number for node in given for each in ast.walk(node))

@@ -13,7 +13,7 @@ from entrypoint.launcher.job.job import Mode
 from entrypoint.usercode import api_names as api
 from entrypoint.usercode.guards import fallback, sets
 from entrypoint.usercode.reader import UserProgram
-from entrypoint.usercode.source import Place, Use, UseKind, made_by, texts_of, value_of, words_of
+from entrypoint.usercode.source import Place, Use, UseKind, given_to, made_by, texts_of, value_of, words_of
 
 # Of each mode, names of which a script has one.
 _STRATEGIES = {
@@ -173,6 +173,6 @@ def joins_hosts_itself(code: UserProgram) -> bool:
     return (
         any(sets(code, "TF_CONFIG"))
         or code.call(".ClusterSpec", "horovod.run", "horovod.*.run", ".init_process_group") is not None
-        or any(vars(use.node)["args"] or vars(use.node)["keywords"] for use in code.calls(*_JOINS_JAX))
+        or any(given_to(use.call) for use in code.calls(*_JOINS_JAX))
         or next(code.strings(starts), None) is not None
     )

@@ -16,7 +16,7 @@ from entrypoint.check.finding import Finding
 from entrypoint.usercode import api_names as api
 from entrypoint.usercode import tf1
 from entrypoint.usercode.known_values import UNKNOWN
-from entrypoint.usercode.source import Use, matches, text_of
+from entrypoint.usercode.source import Use, given_to, matches, text_of
 
 CODE = "/opt/ml/code"  # the working directory
 _PATH_NAMES = ("filepath", "export_dir_base", "export_dir", "file_prefix")
@@ -87,7 +87,7 @@ def model_elsewhere(case: Case, saves: list[Use]) -> Iterator[Finding]:
     """Yield the save of a model that is sure to go to folders that SageMaker does not keep."""
     own = case.code.has(*api.MOVES) or case.code.mentions(r"SM_MODEL_DIR|SM_OUTPUT|/opt/ml/(model|output)\b")
     paths = [] if own or case.gives("/opt/ml/model") else [_folders(case, use, _PATHS) for use in saves]
-    if paths and not any(_may_be_kept(each, (*_KEPT, *shared_folders(case))) for path in paths for each in path):
+    if paths and not any(may_be_kept(each, (*_KEPT, *shared_folders(case))) for path in paths for each in path):
         folder = " or ".join(map(str, paths[0]))
         yield finding("no-model/folder", saves[0].place, written=saves[0].written, folder=folder)
 
@@ -103,7 +103,7 @@ def checkpoints_elsewhere(case: Case, severity: Severity, where: str) -> Iterato
         or case.code.mentions(re.escape(where))
         or case.gives(where)
     )
-    if paths and not own and not any(_may_be_kept(each, (where, *shared_folders(case))) for each in (*paths, *others)):
+    if paths and not own and not any(may_be_kept(each, (where, *shared_folders(case))) for each in (*paths, *others)):
         folder, place = str(paths[0]), writing[0].place
         yield finding(
             "checkpoint-elsewhere/folder",
@@ -115,9 +115,7 @@ def checkpoints_elsewhere(case: Case, severity: Severity, where: str) -> Iterato
         )
         return
     # What `restore` gets from `latest_checkpoint` is a call of its own.
-    reading = [
-        use for use in _calls(case, _READS) if not any(isinstance(each, ast.Call) for each in vars(use.node)["args"])
-    ]
+    reading = [use for use in _calls(case, _READS) if not any(isinstance(each, ast.Call) for each in use.call.args)]
     for use in reading if len(reading) == 1 else ():
         pairs = [(one, two) for one in _folders(case, use, _READS) for two in paths]
         if pairs and all(_is_misspelt(one, two) for one, two in pairs):
@@ -140,23 +138,26 @@ def puts_into(case: Case, path: str, behind: int = 0) -> bool:
         if use.place.line <= behind:
             continue
         if matches(use.name, api.OPENS_FILES):
-            may_write = not {*"wax+"}.isdisjoint(str(use.source.constant(use.argument("mode", 1))))
+            may_write = opens_to_write(use)
         else:
             may_write = not matches(use.name, api.PUTS_NOTHING) and not use.source.own_function(use.call)
         if may_write:
-            on = [use.call.func.value] if isinstance(use.call.func, ast.Attribute) else []
-            given = [*on, *use.call.args, *(word.value for word in use.call.keywords)]
+            given = [use.of, *given_to(use.call)] if use.of else given_to(use.call)
             if any(str(each).startswith(path) for node in given for each in values(case, use.source, node)):
                 return True
     return False
 
 
+def opens_to_write(use: Use) -> bool:
+    """Return whether a call opens a file in a mode that is known to write."""
+    return not {*"wax+"}.isdisjoint(str(use.source.constant(use.argument("mode", 1))))
+
+
 def _may_write(use: Use) -> bool:
     """Return whether a call has a path, and is none of a CheckpointManager, which has its folder."""
-    on = use.node.func.value if isinstance(use.node, ast.Call) and isinstance(use.node.func, ast.Attribute) else None
-    made = use.source.values.scopes.origins(on) if isinstance(on, ast.Name) else ()
+    made = use.source.values.scopes.origins(use.of) if isinstance(use.of, ast.Name) else ()
     of_manager = any(isinstance(each, ast.Call) and use.source.last(each) == "CheckpointManager" for each in made)
-    return bool(vars(use.node)["args"] or vars(use.node)["keywords"]) and not of_manager
+    return bool(given_to(use.call)) and not of_manager
 
 
 def _calls(case: Case, table: _Table) -> Iterator[Use]:
@@ -205,35 +206,30 @@ def _is_of_keras(case: Case, use: Use) -> bool:
 
 def _object(use: Use) -> str:
     """Return the name of the object whose method a call is; "" for other calls."""
-    function = use.node.func if isinstance(use.node, ast.Call) else use.node
-    return function.value.id if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) else ""
+    return use.of.id if isinstance(use.of, ast.Name) else ""
 
 
 def _of_logs(case: Case) -> Iterator[Finding]:
     """Yield what is written for people, nowhere named again, and lost with the host."""
-    local = [
-        (case.request.body.get(key) or {}).get("LocalPath") for key in ("TensorBoardOutputConfig", "DebugHookConfig")
-    ]
-    kept = (*_KEPT, *filter(None, [*local, (case.request.body.get("CheckpointConfig") or {}).get("LocalPath")]))
+    configs = map(case.request.part, ("TensorBoardOutputConfig", "DebugHookConfig", "CheckpointConfig"))
+    local = (str(each.get("LocalPath") or "") for each in configs)
+    kept = (*_KEPT, *filter(None, local), *shared_folders(case), "/tmp", "/dev")
     if case.job is None or case.code.has(*api.MOVES):
         return
-    opened = [use for use in case.code.calls("open") if "w" in str(use.source.constant(use.argument("mode", 1)))]
-    for use in (*(use for use in _calls(case, _FOR_PEOPLE) if use.name != "open"), *opened):
+    for use in _calls(case, _FOR_PEOPLE):
         path = _folders(case, use, _FOR_PEOPLE)
-        if use in opened and not all(_FOR_PEOPLE_ALSO.match(str(each)) for each in path):
+        if use.name == "open" and not opens_to_write(use):
             continue
-        if not any(
-            _may_be_kept(each, (*kept, *shared_folders(case), "/tmp", "/dev")) for each in path
-        ) and not _is_read(case, use, path):
+        if use.name == "open" and not all(_FOR_PEOPLE_ALSO.match(str(each)) for each in path):
+            continue
+        if not any(may_be_kept(each, kept) for each in path) and not _is_read(case, use, path):
             yield finding("output-lost", use.place, written=use.written, folder=" or ".join(map(str, path)))
 
 
 def _is_read(case: Case, use: Use, paths: tuple[Any, ...]) -> bool:
     """Return whether the program names a file or its folder once more: by its text, a variable or an option."""
-    given = [*vars(use.node)["args"], *(each.value for each in vars(use.node)["keywords"])]
-    names = {
-        ast.unparse(each) for node in given for each in ast.walk(node) if isinstance(each, ast.Name | ast.Attribute)
-    }
+    given = (each for node in given_to(use.call) for each in ast.walk(node))
+    names = {ast.unparse(each) for each in given if isinstance(each, ast.Name | ast.Attribute)}
     found = Counter[str]()
     for source, node in case.code.nodes(ast.expr):
         outer = source.parents.get(node)
@@ -257,7 +253,7 @@ def _folders(case: Case, use: Use, table: _Table) -> tuple[Any, ...]:
     return (UNKNOWN,)
 
 
-def _may_be_kept(path: Any, kept: tuple[str, ...]) -> bool:
+def may_be_kept(path: Any, kept: tuple[str, ...]) -> bool:
     """Return whether a path may lie in one of some folders, or is none of this host's."""
     if not isinstance(path, str) or "://" in path or path.startswith(UNKNOWN):
         return True

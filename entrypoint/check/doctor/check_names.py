@@ -20,7 +20,6 @@ from entrypoint.launcher.plan.plan import NO_GPU, Role
 from entrypoint.usercode import shell, tf1
 from entrypoint.usercode.api_names import HOROVOD, LEAVES, LOGS, READS_FILES, REPORTS, STARTS_PROGRAMS, TRAINS
 from entrypoint.usercode.guards import tried
-from entrypoint.usercode.reached import reached
 from entrypoint.usercode.reader import MOST_FILES, UserProgram, read_code
 from entrypoint.usercode.source import (
     Place,
@@ -108,13 +107,12 @@ def _of_questions(case: Case) -> Iterator[Finding]:
     """Yield calls that wait for a person and that the program is sure to reach: a job has no terminal."""
     if case.code.mentions(r"isatty|sys\.stdin"):
         return
-    sure = reached(case.code)
     for use in case.code.calls("input", *_DEBUGGERS, "getpass.getpass"):
         tries = any(isinstance(outer, ast.Try) for outer in use.source.around(use.node))
         own = use.name in use.source.assignments or any(
             use.name in (getattr(node, "name", ""), getattr(node, "arg", "")) for _, node in case.code.nodes(_BINDS)
         )
-        if use.node in sure.get(use.source, ()) and not tries and not own:
+        if case.is_sure(use.source, use.node) and not tries and not own:
             kind = "/debugger" if use.name in _DEBUGGERS else ""
             yield finding(f"waits-for-person{kind}", use.place, written=use.written)
 
@@ -155,14 +153,14 @@ def _of_files(case: Case) -> Iterator[Finding]:
     by_shell = case.code.main.path.suffix == ".sh"
     if case.job is None or by_shell or case.code.has(*_MOVES_FILES, *STARTS_PROGRAMS):
         return
-    sure, folders = reached(case.code), folders_of(case)
+    folders = folders_of(case)
     texts = [text for source in case.code.sources for text in texts_of(source.all_nodes)]
     for use in case.code.calls(*READS_FILES):
         name, mode = (use.source.constant(use.argument(*each)) for each in (("", 0), ("mode", 1)))
         is_path = isinstance(name, str) and re.fullmatch(r"([\w-]+/)*[\w.-]+\.\w+", name)
         writes = use.name in ("open", "tensorflow.io.gfile.GFile") and mode not in (None, "r", "rt", "rb")
         only_names = use.name == "pathlib.Path" and use.source.last(use.source.parents[use.node]) not in _READS_PATH
-        if not is_path or writes or only_names or use.node not in sure.get(use.source, ()):
+        if not is_path or writes or only_names or not case.is_sure(use.source, use.node):
             continue
         made = sum(Path(name).stem in text for text in texts) > 1  # perhaps the program itself writes it
         there = made or puts_into(case, str(Path(name).with_suffix(""))) or tried(use.source, use.node)

@@ -113,8 +113,7 @@ def _is_rank(source: SourceFile, node: ast.expr) -> bool:
 
 def _is_of_scope(use: Use) -> bool:
     """Return whether a method is one of an object that is made in the scope of a strategy."""
-    made = use.node.func.value if isinstance(use.node, ast.Call) and isinstance(use.node.func, ast.Attribute) else None
-    return isinstance(made, ast.Name) and is_in_scope(use.source, made)
+    return isinstance(use.of, ast.Name) and is_in_scope(use.source, use.of)
 
 
 def is_in_scope(source: SourceFile, name: ast.Name) -> bool:

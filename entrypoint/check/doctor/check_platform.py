@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from entrypoint.base.severity import Severity
+from entrypoint.check.doctor.check_folders import may_be_kept, opens_to_write
 from entrypoint.check.doctor.check_request import no_number
 from entrypoint.check.doctor.job_values import values
 from entrypoint.check.doctor.request import mappings
@@ -174,16 +175,9 @@ def _of_summaries(case: Case) -> Iterator[Finding]:
         return
     writing = list(case.code.calls(*_SUMMARIES))
     folders = [_folders(case, use) for use in writing]
-    if writing and all(_is_elsewhere(str(path), local) for each in folders for path in each):
+    if writing and not any(may_be_kept(path, (local,)) for each in folders for path in each):
         folder = " or ".join(map(str, folders[0]))
         yield finding("summaries-elsewhere", writing[0].place, written=writing[0].written, folder=folder, local=local)
-
-
-def _is_elsewhere(path: str, folder: str) -> bool:
-    """Return whether a path, of which perhaps only the beginning is known, does not lie in a folder."""
-    known, unknown, _ = path.partition(UNKNOWN)
-    inside = f"{known}/".startswith(f"{folder}/") or (unknown and folder.startswith(known))
-    return bool(known) and not inside
 
 
 def _folders(case: Case, use: Use) -> tuple[Any, ...]:
@@ -198,7 +192,7 @@ def _of_read_only(case: Case) -> Iterator[Finding]:
     channels = {f"/opt/ml/input/data/{name}/": why for name in case.request.channels if (why := _read_only(case, name))}
     for at, names in api.WRITES_FILES.items() if channels else ():
         for use in case.code.calls(*names):
-            if (matches(use.name, api.OPENS_FILES) and not _opens_to_write(use)) or tried(use.source, use.node):
+            if (matches(use.name, api.OPENS_FILES) and not opens_to_write(use)) or tried(use.source, use.node):
                 continue
             node = use.argument("", at) or use.argument("filename") or use.argument("path")
             paths = values(case, use.source, node)
@@ -207,11 +201,6 @@ def _of_read_only(case: Case) -> Iterator[Finding]:
                 folder = min(inside[0])
                 name, why = folder.split("/")[-2], channels[folder]
                 yield finding("channel-read-only", use.place, written=use.written, channel=name, why=why)
-
-
-def _opens_to_write(use: Use) -> bool:
-    mode = value_of(use.argument("mode", 1))
-    return isinstance(mode, str) and bool(set(mode) & set("wax+"))
 
 
 def _read_only(case: Case, name: str) -> str:
@@ -227,22 +216,23 @@ def _read_only(case: Case, name: str) -> str:
 
 def _of_isolation(case: Case) -> Iterator[Finding]:
     """Yield what a script is sure to fetch from a network that it does not have."""
-    sure = reached(case.code)
     for use in case.code.calls("*"):
-        nodes = sure.get(use.source, set())
-        if use.node in nodes and (_fetches(case, use) or _asks_aws(case, use, nodes)):
+        if not case.is_sure(use.source, use.node):
+            continue
+        if _fetches(case, use) or _asks_aws(case, use):
             yield finding("isolated-network", use.place, written=use.written)
-        elif use.node in nodes and _is_of_keras(case, use):  # an image may have it in ~/.keras
+        elif _is_of_keras(case, use):  # an image may have it in ~/.keras
             yield finding("isolated-network/keras", use.place, severity=Severity.WARNING, written=use.written)
 
 
-def _asks_aws(case: Case, use: Use, sure: set[ast.AST]) -> bool:
+def _asks_aws(case: Case, use: Use) -> bool:
     """Return whether a client of AWS is made, and a method of it is sure to be called."""
     if not matches(use.name, ("boto3.client", "boto3.resource")) or case.code.mentions("endpoint_url"):
         return False
     outer = use.source.parents.get(use.node)
     names = [ast.unparse(each) for each in getattr(outer, "targets", ())]
-    called = (each.func.value for each in sure if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute))
+    calls = (each for each in reached(case.code)[use.source] if isinstance(each, ast.Call))
+    called = (each.func.value for each in calls if isinstance(each.func, ast.Attribute))
     return isinstance(outer, ast.Attribute) or any(ast.unparse(each) in names for each in called)
 
 

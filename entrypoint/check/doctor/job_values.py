@@ -11,7 +11,7 @@ from entrypoint.launcher.job import params
 from entrypoint.usercode.guards import sets
 from entrypoint.usercode.known_values import UNKNOWN
 from entrypoint.usercode.reader import UserProgram
-from entrypoint.usercode.source import SourceFile, Use, text_of, value_of
+from entrypoint.usercode.source import SourceFile, Use, given_to, text_of, value_of
 
 FOLDERS = {
     "SM_MODEL_DIR": "/opt/ml/model",
@@ -104,8 +104,7 @@ def _parses(source: SourceFile, node: ast.AST | None) -> bool:
             pass
         case _:
             return False
-    given = [*call.args, *(each.value for each in call.keywords)]
-    return all(ast.unparse(each) == "sys.argv[1:]" for each in given) and _leads(
+    return all(ast.unparse(each) == "sys.argv[1:]" for each in given_to(call)) and _leads(
         source, vars(call.func)["value"], lambda end: isinstance(end, ast.Call) and source.last(end) == "ArgumentParser"
     )
 

@@ -84,13 +84,9 @@ class Case:
         there = [(mode, use) for mode, use in found.items() if use]
         return there[0] if len(there) == 1 and self.ways == {there[0][0]} else None
 
-    @cached_property
-    def _reached(self) -> dict[SourceFile, set[ast.AST]]:
-        return reached(self.code)
-
     def is_sure(self, source: SourceFile, node: ast.AST) -> bool:
         """Return whether the program is sure to reach a node."""
-        return any(each in self._reached.get(source, ()) for each in ast.walk(node))
+        return any(each in reached(self.code).get(source, ()) for each in ast.walk(node))
 
     def is_plain(self, source: SourceFile, node: ast.AST) -> bool:
         """Return whether the program is sure to reach a node, and under no condition."""
