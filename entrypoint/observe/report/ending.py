@@ -19,7 +19,7 @@ _ADVICE = {  # by exit codes of the launcher; of others, what a program printed 
     ExitCode.INTERNAL: "report the fault, with the records and the logs",
     ExitCode.HUNG: "see the stacks of the hang",
     ExitCode.CONFIG: "correct the setting; `entrypoint doctor` checks it before a job",
-    128 + signal.SIGKILL: "the kernel kills so when memory is full, otherwise somebody did; the report shows memory until then",
+    128 + signal.SIGKILL: "the kernel does so when memory is full, else somebody did; the report shows memory",
 }
 
 

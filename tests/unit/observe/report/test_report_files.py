@@ -95,7 +95,7 @@ ENDINGS = {  # how a job ended, and what the report says first
     "hung": (lambda: ended("failed", 72, what="no progress"), ".*; after 66 s; see the stacks of the hang"),
     "killed": (
         lambda: ended("failed", 137, what="killed by SIGKILL"),
-        ".*; after 66 s; the kernel kills so when memory is full, otherwise somebody did; the report shows memory until then$",
+        ".*; after 66 s; the kernel does so when memory is full, else somebody did; the report shows memory$",
     ),
     "configuration": (
         lambda: ended("failed", 78, process="", what="configuration"), ".*; after 66 s; correct the setting",
