@@ -91,7 +91,7 @@ def test_live_page_lists_training_processes_first_and_draws_the_loss(shown):
     assert names == ["rank 0", "key", "sshd", "ps/0"]
     assert re.search(r'<details class="ours"><summary[^>]*>and key, sshd, ps/0<', page.dom)
     assert re.search(rf'<span class="dim">{re.escape(noise)}<', page.dom)
-    assert "loss of rank 0 on algo-1 over 8 s, from 0.1111 to 1" in words_of(page.dom) and page.complaints == []
+    assert "loss of rank 0 on algo-1 over 8 s, between 0.1111 and 1" in words_of(page.dom) and page.complaints == []
 
 
 def test_live_page_opens_and_lists_hosts_with_problems_first(shown):
