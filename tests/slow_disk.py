@@ -1,4 +1,4 @@
-"""Mount a disk with a constant low speed, like a network disk: it accepts four pieces a second.
+"""Mount a disk with a constant low speed, like a network disk: it accepts ten pieces a second.
 
 It is a FUSE file system with one file. Written bytes pass through a connection within this machine, so that the kernel
 counts them as traffic. Only root can mount one (`silent_disk.why_not`).
@@ -52,7 +52,7 @@ class SlowDisk:
             return struct.pack("QII", 60, 0, 0) + _attributes(node)
         if operation == WRITE:
             (size,) = struct.unpack("I", asked[16:20])
-            self.is_fast.wait(0.25)
+            self.is_fast.wait(0.1)
             self._near.sendall(bytes(size))
             self._far.recv(size, socket.MSG_WAITALL)
             return struct.pack("II", size, 0)
