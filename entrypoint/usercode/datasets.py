@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from entrypoint.usercode.api_names import READS_ROWS
-from entrypoint.usercode.source import SourceFile, Use, UseKind, calls_in, is_main_guard, matches, parameters
+from entrypoint.usercode.source import SourceFile, Use, UseKind, matches
 
 OURS = "sagemaker_tf_data."
+OWN_SHARDS = (f"{OURS}shard", f"{OURS}sharding.shard")
 PIPES = (f"{OURS}pipe_dataset", f"{OURS}pipe.pipe_dataset")
 _OF_FILES = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDataset", "CsvDataset", "pipe_dataset")
 _MAKES = (
@@ -21,7 +22,6 @@ _METHODS = {
 }
 _FUNCTIONS = (f"{OURS}*shard", f"{OURS}*end_together", ".experimental_distribute_dataset", "iter", "enumerate", "tqdm*")
 _LEARN = ("GradientTape", "apply_gradients", "train_on_batch", "value_and_grad")
-_BRANCHES = ast.If | ast.For | ast.While | ast.Try | ast.Match
 _DEPTH = 20
 
 
@@ -33,11 +33,11 @@ class Followed(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        return [last_word(each) for each in self.steps]
+        return [each.last for each in self.steps]
 
     def step(self, *names: str) -> Use | None:
         """Return the last step of one of these names."""
-        return next((each for each in reversed(self.steps) if last_word(each) in names), None)
+        return next((each for each in reversed(self.steps) if each.last in names), None)
 
     def behind(self, *names: str) -> list[Use]:
         """Return the steps behind the last one of these names; [] without such a step."""
@@ -51,12 +51,8 @@ class Followed(NamedTuple):
 
     @property
     def is_endless(self) -> bool:
-        repeats = [each for each in self.steps if last_word(each) == "repeat" and is_endless(each)]
-        return bool(repeats) and not any(last_word(each) == "take" for each in self.behind("repeat"))
-
-
-def last_word(use: Use) -> str:
-    return use.name.rpartition(".")[2]
+        repeats = [each for each in self.steps if each.last == "repeat" and is_endless(each)]
+        return bool(repeats) and not any(each.last == "take" for each in self.behind("repeat"))
 
 
 def is_endless(repeat: Use) -> bool:
@@ -108,27 +104,9 @@ def returned(function: ast.AST | None) -> ast.expr | None:
 
 
 def stands_for(source: SourceFile, name: ast.Name) -> ast.AST | None:
-    """Return the value that a name has at its place: the last one assigned before; None if that is not sure."""
-    function, here = source.function_of(name), (name.lineno, name.col_offset)
-    made = [each for each in source.assigned(name) if each.function is not function or _end(each.node) <= here]
-    if made:
-        last = max(made, key=lambda each: _end(each.node))
-        around = {*source.around(name)}
-        branches = [
-            each for each in source.around(last.node) if isinstance(each, _BRANCHES) and not is_main_guard(each)
-        ]
-        return None if last.is_part or any(each not in around for each in branches) else last.value
-    if function is None or name.id not in parameters(function):
-        return None
-    mentions = [each for each in source.all_nodes if isinstance(each, ast.Name) and each.id == function.name]
-    calls = [each for each in calls_in(source.tree) if each.func in mentions]
-    if len(mentions) != 1 or len(calls) != 1:  # several callers, or one that passes the function on
-        return None
-    return call_of(source, calls[0]).argument(name.id, parameters(function).index(name.id))
-
-
-def _end(node: ast.AST) -> tuple[int, int]:
-    return getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", 0)
+    """Return the expression that a name stands for at its place; None if there may be others."""
+    origins = source.values.scopes.origins(name)
+    return origins[0] if len(origins) == 1 else None
 
 
 def trained(sources: Iterable[SourceFile]) -> Iterator[Followed]:

@@ -251,6 +251,11 @@ class Use(NamedTuple):
         return text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 3]}..."
 
     @property
+    def last(self) -> str:
+        """Return the last word of the full name: `batch` of `tensorflow.data.Dataset.batch`."""
+        return self.name.rpartition(".")[2]
+
+    @property
     def call(self) -> ast.Call:
         assert isinstance(self.node, ast.Call)
         return self.node

@@ -170,7 +170,7 @@ def _of_numbers(case: Case) -> Iterator[Finding]:
     for use in case.code.calls("*"):
         call = use.node
         assert isinstance(call, ast.Call)
-        taker = use.name.rpartition(".")[2]
+        taker = use.last
         given = [word.value for word in call.keywords if word.arg in _NUMBERS_OF.get(taker, ())]
         given += call.args[:1] if taker in _FIRST_IS_NUMBER and (use.name == "range") == (taker == "range") else []
         for node in given:

@@ -37,10 +37,13 @@ _READS: _Table = {
     (".latest_checkpoint", ".load_checkpoint"): (("checkpoint_dir", "ckpt_dir_or_file"), 0),
     (".load_weights", ".restore", ".read"): (("filepath", "save_path"), 0),
 }
-_FOR_PEOPLE: _Table = {
+SUMMARIES: _Table = {
     (".TensorBoard",): (("log_dir",), 0),
-    (".CSVLogger",): (("filename",), 0),
     (".create_file_writer", ".FileWriter"): (("logdir",), 0),
+}
+_FOR_PEOPLE: _Table = {
+    **SUMMARIES,
+    (".CSVLogger",): (("filename",), 0),
     (".savefig",): (("fname",), 0),
     (".to_csv",): (("path_or_buf",), 0),
     ("open",): (("file",), 0),
@@ -86,7 +89,7 @@ def _saved(use: Use) -> str:
 def model_elsewhere(case: Case, saves: list[Use]) -> Iterator[Finding]:
     """Yield the save of a model that is sure to go to folders that SageMaker does not keep."""
     own = case.code.has(*api.MOVES) or case.code.mentions(r"SM_MODEL_DIR|SM_OUTPUT|/opt/ml/(model|output)\b")
-    paths = [] if own or case.gives("/opt/ml/model") else [_folders(case, use, _PATHS) for use in saves]
+    paths = [] if own or case.gives("/opt/ml/model") else [folders_of(case, use, _PATHS) for use in saves]
     if paths and not any(may_be_kept(each, (*_KEPT, *shared_folders(case))) for path in paths for each in path):
         folder = " or ".join(map(str, paths[0]))
         yield finding("no-model/folder", saves[0].place, written=saves[0].written, folder=folder)
@@ -94,10 +97,10 @@ def model_elsewhere(case: Case, saves: list[Use]) -> Iterator[Finding]:
 
 def checkpoints_elsewhere(case: Case, severity: Severity, where: str) -> Iterator[Finding]:
     """Yield checkpoints that are sure to go elsewhere than to `where`, or to be looked for elsewhere."""
-    writing = list(_calls(case, _WRITES))
-    paths = [each for use in writing for each in _folders(case, use, _WRITES)]
+    writing = list(calls_of(case, _WRITES))
+    paths = [each for use in writing for each in folders_of(case, use, _WRITES)]
     saves = [use for use in case.code.calls(".save", ".save_weights", ".write") if _may_write(use)]
-    others = [each for use in saves for each in _folders(case, use, _PATHS)]
+    others = [each for use in saves for each in folders_of(case, use, _PATHS)]
     own = (
         case.code.has(*api.MOVES, api.OUR_MANAGER, *api.SESSIONS)
         or case.code.mentions(re.escape(where))
@@ -115,9 +118,9 @@ def checkpoints_elsewhere(case: Case, severity: Severity, where: str) -> Iterato
         )
         return
     # What `restore` gets from `latest_checkpoint` is a call of its own.
-    reading = [use for use in _calls(case, _READS) if not any(isinstance(each, ast.Call) for each in use.call.args)]
+    reading = [use for use in calls_of(case, _READS) if not any(isinstance(each, ast.Call) for each in use.call.args)]
     for use in reading if len(reading) == 1 else ():
-        pairs = [(one, two) for one in _folders(case, use, _READS) for two in paths]
+        pairs = [(one, two) for one in folders_of(case, use, _READS) for two in paths]
         if pairs and all(_is_misspelt(one, two) for one, two in pairs):
             folder, where = map(str, pairs[0])
             yield finding(
@@ -160,7 +163,7 @@ def _may_write(use: Use) -> bool:
     return bool(given_to(use.call)) and not of_manager
 
 
-def _calls(case: Case, table: _Table) -> Iterator[Use]:
+def calls_of(case: Case, table: _Table) -> Iterator[Use]:
     return case.code.calls(*(name for names in table for name in names))
 
 
@@ -190,7 +193,7 @@ def _of_keras_3(case: Case) -> Iterator[Finding]:
 
 def _refused(case: Case, uses: Iterable[Use], table: _Table, ends: tuple[str, ...]) -> Iterator[Finding]:
     for use in uses:
-        path = [str(each) for each in _folders(case, use, table)]
+        path = [str(each) for each in folders_of(case, use, table)]
         if not any(each.endswith((UNKNOWN, *ends)) or "://" in each for each in path):
             yield finding("keras-3-save", use.place, written=use.written, ends=" or ".join(ends[:2]), end=ends[0])
 
@@ -216,8 +219,8 @@ def _of_logs(case: Case) -> Iterator[Finding]:
     kept = (*_KEPT, *filter(None, local), *shared_folders(case), "/tmp", "/dev")
     if case.job is None or case.code.has(*api.MOVES):
         return
-    for use in _calls(case, _FOR_PEOPLE):
-        path = _folders(case, use, _FOR_PEOPLE)
+    for use in calls_of(case, _FOR_PEOPLE):
+        path = folders_of(case, use, _FOR_PEOPLE)
         if use.name == "open" and not opens_to_write(use):
             continue
         if use.name == "open" and not all(_FOR_PEOPLE_ALSO.match(str(each)) for each in path):
@@ -244,7 +247,7 @@ def _is_read(case: Case, use: Use, paths: tuple[Any, ...]) -> bool:
     return any(number > 1 for number in found.values())
 
 
-def _folders(case: Case, use: Use, table: _Table) -> tuple[Any, ...]:
+def folders_of(case: Case, use: Use, table: _Table) -> tuple[Any, ...]:
     """Return the paths that a call may get; UNKNOWN among them if there may be others."""
     for patterns, (names, at) in table.items():
         if matches(use.name, patterns):

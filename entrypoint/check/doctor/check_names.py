@@ -95,7 +95,7 @@ def _of_gone(case: Case) -> Iterator[Finding]:
 
 def _is_prepared(code: UserProgram, use: Use) -> bool:
     """Return whether a script checks for a name, sets it, or has one of its own."""
-    source, last = use.source, use.name.rpartition(".")[2]
+    source, last = use.source, use.last
     sets = any(name.rpartition(".")[2] == last for name in source.assignments)
     defines = any(isinstance(node, _DEFINES) and node.name == last for _, node in code.nodes(ast.stmt))
     guarded = any(each.here == last and next(source.guards(each.node), None) for each in source.imports)

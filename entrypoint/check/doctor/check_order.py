@@ -47,15 +47,15 @@ def of_order(case: Case) -> Iterator[Finding]:
     for rule, names, computes in _first_of_all(case):
         for use in case.code.made(*names):
             if early := _computed_before(use, computes):
-                yield finding(rule, use.place, strategy=use.name.rpartition(".")[2], early=early.written)
+                yield finding(rule, use.place, strategy=use.last, early=early.written)
                 break
     for mode, patterns in _OF_ALL.items():
         uses = list(case.code.calls(*patterns)) if case.together(mode) and case.job else []
         alone = [use for use in uses if _is_of_first(use)]
         # Where another process makes such a call, too, elsewhere, the two may meet.
-        shared = {use.name.rpartition(".")[2] for use in uses if use not in alone}
+        shared = {use.last for use in uses if use not in alone}
         for use in alone:
-            if use.name.rpartition(".")[2] not in shared and (mode is Mode.MPI or _is_of_scope(use)):
+            if use.last not in shared and (mode is Mode.MPI or _is_of_scope(use)):
                 yield finding("one-process-alone", use.place, written=use.written)
     yield from _of_leaving(case)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from entrypoint.base.severity import Severity
-from entrypoint.check.doctor.check_folders import may_be_kept, opens_to_write
+from entrypoint.check.doctor.check_folders import SUMMARIES, calls_of, folders_of, may_be_kept, opens_to_write
 from entrypoint.check.doctor.check_request import no_number
 from entrypoint.check.doctor.job_values import values
 from entrypoint.check.doctor.request import mappings
@@ -164,8 +164,6 @@ def _printed(use: Use) -> str | None:
 
 # --- folders of the request ---
 
-_SUMMARIES = {".TensorBoard": "log_dir", ".create_file_writer": "logdir", ".FileWriter": "logdir"}
-
 
 def _of_summaries(case: Case) -> Iterator[Finding]:
     """Yield a finding if the script writes all summaries outside the folder that SageMaker uploads."""
@@ -173,7 +171,7 @@ def _of_summaries(case: Case) -> Iterator[Finding]:
     local = str(config.get("LocalPath") or "/opt/ml/output/tensorboard").rstrip("/")
     if not config or case.gives(local) or case.code.mentions(re.escape(local)) or case.code.has(*api.MOVES_FILES):
         return
-    writing = list(case.code.calls(*_SUMMARIES))
+    writing = list(calls_of(case, SUMMARIES))
     folders = [_folders(case, use) for use in writing]
     if writing and not any(may_be_kept(path, (local,)) for each in folders for path in each):
         folder = " or ".join(map(str, folders[0]))
@@ -181,10 +179,8 @@ def _of_summaries(case: Case) -> Iterator[Finding]:
 
 
 def _folders(case: Case, use: Use) -> tuple[Any, ...]:
-    name = _SUMMARIES[f".{use.name.rpartition('.')[2]}"]
-    node = use.argument(name, 0)
-    by_default = node is None and name == "log_dir" and not is_spread(use.call)
-    return ("logs",) if by_default else values(case, use.source, node)
+    by_default = use.last == "TensorBoard" and use.argument("log_dir", 0) is None and not is_spread(use.call)
+    return ("logs",) if by_default else folders_of(case, use, SUMMARIES)
 
 
 def _of_read_only(case: Case) -> Iterator[Finding]:

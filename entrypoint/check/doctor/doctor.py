@@ -12,10 +12,12 @@ from entrypoint.check.doctor.check_checkpoints import of_keeping
 from entrypoint.check.doctor.check_data import of_data
 from entrypoint.check.doctor.check_distribution import of_code
 from entrypoint.check.doctor.check_folders import of_folders
+from entrypoint.check.doctor.check_losses import of_losses
 from entrypoint.check.doctor.check_modes import of_modes
 from entrypoint.check.doctor.check_modules import of_modules, of_shell
 from entrypoint.check.doctor.check_names import of_names
 from entrypoint.check.doctor.check_order import of_order
+from entrypoint.check.doctor.check_pipes import of_pipes
 from entrypoint.check.doctor.check_platform import of_platform
 from entrypoint.check.doctor.check_request import of_request
 from entrypoint.check.doctor.check_scope import of_scope
@@ -32,7 +34,7 @@ from entrypoint.usercode.reader import UserProgram, read_code
 NEAR = 0.85  # of two names, of which one is probably a slip: train.py and trian.py, but not main.py
 CHECKS_OF_SCRIPTS = (
     *(of_shell, of_order, of_names, of_modules, of_arguments, of_folders),
-    *(of_code, of_modes, of_scope, of_data, of_keeping, of_platform),
+    *(of_code, of_modes, of_scope, of_data, of_losses, of_pipes, of_keeping, of_platform),
 )
 
 

@@ -13,6 +13,7 @@ from entrypoint.check.doctor.request import Request
 from entrypoint.launcher.job.job import Job, Mode
 from entrypoint.launcher.plan.plan import Role
 from entrypoint.usercode.api_names import HOROVOD, JOINS_JAX, PROCESSES, SERVERS, SERVERS_OF_TF1, WORKERS
+from entrypoint.usercode.datasets import Followed, trained
 from entrypoint.usercode.guards import fallback
 from entrypoint.usercode.reached import reached
 from entrypoint.usercode.reader import UserProgram
@@ -91,6 +92,11 @@ class Case:
     def is_plain(self, source: SourceFile, node: ast.AST) -> bool:
         """Return whether the program is sure to reach a node, and under no condition."""
         return self.is_sure(source, node) and next(source.guards(node), None) is None
+
+    @cached_property
+    def pipelines(self) -> list[Followed]:
+        """Return the datasets that the program trains on, as far as they can be followed."""
+        return list(trained(self.code.sources))
 
     @property
     def mode(self) -> Mode | None:
