@@ -75,7 +75,7 @@ RUN mkdir -p /pins/gpu /pins/horovod /pins/checks /pins/image && cd /container/l
     cp check.sh /pins/checks/ && if [ -d patches ]; then cp patches/*.patch /pins/horovod/; fi && \
     if [ "$DEVICE" = gpu ]; then \
         if [ "$JAX" = yes ]; then cat gpu-jax.txt >> gpu.txt && cat gpu-jax-locked.txt >> gpu-locked.txt; fi && \
-        cat requirements.txt gpu.txt | sed '/^tensorflow-cpu==/d' > /pins/image/requirements.txt && \
+        cat requirements.txt gpu.txt | sed '/^tensorflow-cpu==/d; /"aarch64"/d' > /pins/image/requirements.txt && \
         cat locked.txt gpu-locked.txt | awk '/^([a-z#]|$)/{out = /^tensorflow-cpu==/} !out' > all.txt && \
         cd /container/gpu && cp install.sh fatbinary /pins/gpu/ && cp horovod.* /pins/horovod/ && cp check.py /pins/checks/; \
     else cp requirements.txt /pins/image/ && cp locked.txt all.txt; fi && \
@@ -86,6 +86,8 @@ RUN mkdir -p /pins/gpu /pins/horovod /pins/checks /pins/image && cd /container/l
          /^nvidia-ml-py==/{file = "rest"} \
          /^(pip|setuptools|wheel)==/{file = "tools"} /^(horovod|mpi4py)==/{split($1, name, "="); file = name[1]} \
          /^[a-z ]/{print > (file ".txt")}' /container/line/all.txt && \
+    # pip leaves out by itself what is marked for another processor; the step of the operator could not.
+    if [ "$(uname -m)" != x86_64 ]; then : > operator.txt; fi && \
     grep -c == *.txt; grep -q . horovod.txt
 
 

@@ -6,7 +6,6 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly HERE
 readonly NAME=sagemaker-tf-entrypoint
 readonly PREFERRED_BASE=debian:bookworm-slim
-readonly OWN_BASE=$NAME-base:bookworm
 readonly PULL_SECONDS=60
 readonly LINES=container/lines
 readonly DEFAULT_LINE=2.14
@@ -15,10 +14,9 @@ readonly PYTHON=py311 SYSTEM=debian12 # what the Dockerfile's base brings
 readonly CA_IN_CONTEXT=ca-bundle.pem
 readonly CA_VARIABLES='PIP_CERT SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE AWS_CA_BUNDLE'
 
-# TensorFlow's wheel and SageMaker's training instances; on an ARM machine docker would choose ARM.
-export DOCKER_DEFAULT_PLATFORM=linux/amd64
-
 base='' builder=auto ca_bundle='' device=cpu dry_run=no jax=no kind=cpu line='' mirror='' no_cache=no on='' push='' python=''
+# SageMaker's training instances are amd64; on an ARM machine docker would choose ARM.
+platform=linux/amd64 push_arm64=no own_base=$NAME-base:bookworm
 more_tags=()
 
 usage() {
@@ -38,19 +36,24 @@ $NAME:VERSION-on-IMAGE, and any --tag. It is built by container/onto.Dockerfile.
                       instead of latest
   --gpu               with CUDA, cuDNN and NCCL, and Horovod compiled for them; 5 GB and more. It is called LINE-gpu and
                       TENSORFLOW-gpu-$PYTHON-CUDA-$SYSTEM-VERSION, CUDA like cu129
+  --platform WHICH    linux/amd64 (the default), which SageMaker's training instances are, whatever this machine is; or
+                      linux/arm64, for ARM laptops and servers. That is for CPUs, is called latest-arm64 or LINE-arm64 and
+                      TENSORFLOW-cpu-...-arm64, and lacks SageMaker's operator for Pipe mode, which has no build for ARM.
+                      A machine of the other kind needs emulation, and compiles for some two hours
   --jax               with jax, for mode jax. The image of TensorFlow 2.21 for CPUs has it anyway; that for GPUs gets jax's
                       plugin for CUDA 12, 0.5 GB more, and is called LINE-gpu-jax and TENSORFLOW-gpu-jax-$PYTHON-CUDA-...
-  --on IMAGE          an image of Linux on amd64 with Python 3.10 or later; it is pulled if it is not on this machine
+  --on IMAGE          an image of the platform with Python 3.10 or later; it is pulled if it is not on this machine
   --python PATH       its Python that trains. Without it, the first that has TensorFlow of: python, python3, /opt/venv's
                       and /opt/conda's, ...; else the first
   --tag NAME[:TAG]    one more tag for the image; may be repeated
   --push ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME[:TAG]
                       push to this ECR repository after the build: create the repository if it does not exist, log
                       in, tag, push. Without :TAG, the longer one of ours. Needs the aws command, or python3 with boto3.
+  --push-arm64        push an image for linux/arm64, too, which no training instance of SageMaker runs
   --base IMAGE        build on this image: Debian 12 (bookworm), with apt. Without it, the first of these that exists:
-                      $PREFERRED_BASE on this machine; $OWN_BASE, made before;
+                      $PREFERRED_BASE on this machine; $own_base, made before;
                       $PREFERRED_BASE pulled (given up after ${PULL_SECONDS} s);
-                      $OWN_BASE, made now with debootstrap (needs root).
+                      $own_base, made now with debootstrap (needs root).
   --mirror URL        the Debian mirror for debootstrap; without it, debootstrap's own choice
   --ca-bundle FILE    trust these certificates (PEM) while building, for archives behind a private CA. Nothing of it is in
                       the finished image. Without it: ./$CA_IN_CONTEXT, else the first of these variables that names a file:
@@ -61,7 +64,7 @@ $NAME:VERSION-on-IMAGE, and any --tag. It is built by container/onto.Dockerfile.
   --help              print this
 
 HTTP_PROXY, HTTPS_PROXY, NO_PROXY (or in small letters) and PIP_INDEX_URL are handed to the build where they are set; they
-are not in the finished image. The base that debootstrap made stays: docker rmi $OWN_BASE to make it again.
+are not in the finished image. The base that debootstrap made stays: docker rmi $own_base to make it again.
 A first build takes about ten minutes, most of it for compiling Horovod; after a change in entrypoint/, seconds.
 EOF
 }
@@ -96,10 +99,11 @@ read_arguments() {
         case $option in
             --no-cache) no_cache=yes && shift && continue ;;
             --gpu) device=gpu && shift && continue ;;
+            --push-arm64) push_arm64=yes && shift && continue ;;
             --jax) jax=yes && shift && continue ;;
             --dry-run) dry_run=yes && shift && continue ;;
             -h | --help) usage && exit 0 ;;
-            --tag | --push | --base | --mirror | --ca-bundle | --builder | --on | --python | --tensorflow) ;;
+            --tag | --push | --base | --mirror | --ca-bundle | --builder | --on | --platform | --python | --tensorflow) ;;
             *) die "Unknown argument '$option'." "./build.sh --help lists them all." ;;
         esac
         [[ -n ${2-} ]] || die "$option lacks its value." "./build.sh --help shows what it takes."
@@ -112,6 +116,7 @@ read_arguments() {
             --ca-bundle) ca_bundle=$(cd "$(dirname "$2")" 2>/dev/null && pwd)/$(basename "$2") ;;
             --builder) builder=$2 ;;
             --on) on=$2 ;;
+            --platform) platform=$2 ;;
             --tensorflow) line=$2 ;;
             --python) python=$2 ;;
         esac
@@ -120,6 +125,17 @@ read_arguments() {
     [[ -z $on || -z $base$mirror$line${device#cpu}${jax#no} ]] ||
         die "--on takes the image as it is; --base, --mirror, --tensorflow, --gpu and --jax are for our own image."
     [[ -n $on || -z $python ]] || die "--python is for --on IMAGE only: it is that image's Python."
+    case $platform in
+        linux/amd64) ;;
+        linux/arm64) own_base+=-arm64 ;;
+        *) die "Found --platform '$platform'; wanted linux/amd64 or linux/arm64." ;;
+    esac
+    [[ $platform$device != linux/arm64gpu ]] || die "--platform linux/arm64 is for CPUs; --gpu has no TensorFlow for it."
+    [[ -z $push || $platform != linux/arm64 || $push_arm64 == yes ]] ||
+        die "--push: SageMaker's training instances are linux/amd64; a job with an image for linux/arm64 ends with 'exec format error'." \
+            "Leave out --platform to build and push the image for SageMaker." \
+            "If the image is for other machines, add --push-arm64."
+    export DOCKER_DEFAULT_PLATFORM=$platform
     case $builder in
         auto) ;;
         legacy) export DOCKER_BUILDKIT=0 ;;
@@ -137,7 +153,7 @@ read_versions() {
     [[ -f $pins ]] || die "--tensorflow: found '$line'; wanted one of $(lines)."
     version=$(sed -n 's/^version = "\([^"]*\)".*/\1/p' pyproject.toml | head -n 1)
     [[ -n $version ]] || die "Found no line  version = \"...\"  in $HERE/pyproject.toml." "The image's tag is made from it."
-    tensorflow=$(sed -n 's/^tensorflow-cpu==//p' "$pins")
+    tensorflow=$(sed -nE 's/^tensorflow-cpu==([^;]*).*/\1/p' "$pins")
     [[ -n $tensorflow ]] || die "Found no line  tensorflow-cpu==...  in $HERE/$pins." "The image's tag is made from it."
     [[ $jax == no ]] || grep -q '^jax==' "$pins" || die "--jax: TensorFlow $line has no jax; wanted --tensorflow 2.21."
     tag=$tensorflow-cpu-$PYTHON-$SYSTEM-$version # in the shape of AWS's
@@ -152,8 +168,9 @@ read_versions() {
     if [[ -n $on ]]; then
         tag=${on%@*}
         tag=$version-on-$(printf '%s' "${tag##*/}" | tr -c 'A-Za-z0-9_.-' '-')
-        tag=${tag:0:128}
+        tag=${tag:0:122}
     fi
+    [[ $platform == linux/amd64 ]] || tag+=-arm64
 }
 
 # Sets, from --push: account, region, repository, push_tag. Strict, since a name that is nearly right is pushed elsewhere.
@@ -189,7 +206,10 @@ need_docker() {
     printf '# %s The build would stop here. %s\n' "$problem" "$solution"
 }
 
-is_local() { docker image inspect "$1" >/dev/null 2>&1; }
+# On this machine, and for the platform. A tag holds one platform, unless docker stores images with containerd.
+is_local() { [[ $(platform_of "$1") == "$platform" ]]; }
+
+platform_of() { docker image inspect --format '{{.Os}}/{{.Architecture}}' "$1" 2>/dev/null; }
 
 # timeout is not on every system (macOS).
 pull() {
@@ -207,38 +227,45 @@ choose_base() {
     elif is_local "$PREFERRED_BASE"; then
         base=$PREFERRED_BASE
         say "base: $base, on this machine"
-    elif is_local "$OWN_BASE"; then
-        base=$OWN_BASE
+    elif is_local "$own_base"; then
+        base=$own_base
         say "base: $base, made before"
     elif pull "$PREFERRED_BASE" && [[ $dry_run == no ]]; then
         base=$PREFERRED_BASE
         say "base: $base, pulled"
     else
         [[ $dry_run == no ]] || printf '# and if that fails:\n'
-        say "base: $PREFERRED_BASE is not here and cannot be pulled; making $OWN_BASE with debootstrap"
+        say "base: $PREFERRED_BASE is not here and cannot be pulled; making $own_base with debootstrap"
         make_base
-        base=$OWN_BASE
+        base=$own_base
     fi
 }
 
 # An image of the user's: here or pulled, and one that it can be put onto.
 check_on() {
-    local platform user entry
-    if ! is_local "$on"; then
+    local found user entry
+    if ! docker image inspect "$on" >/dev/null 2>&1; then
         run docker pull "$on" || die "--on: found no image '$on' on this machine, and it could not be pulled; the reason is above." \
             "See that the name is right (docker image ls), and that you are logged in where it lies. For AWS's images:" \
             "aws ecr get-login-password --region REGION | docker login --username AWS --password-stdin ${on%%/*}"
         [[ $dry_run == no ]] || return 0
     fi
-    platform=$(docker image inspect --format '{{.Os}}/{{.Architecture}}' "$on")
-    [[ $platform == linux/amd64 ]] ||
-        die "--on: found '$on' to be for $platform; wanted linux/amd64, which SageMaker's training instances are." \
-            "Pull or build it for that: docker pull --platform linux/amd64 $on"
+    found=$(platform_of "$on")
+    [[ $found == "$platform" ]] ||
+        die "--on: found '$on' to be for $found; wanted $platform. SageMaker's training instances are linux/amd64." \
+            "Pull or build it for that: docker pull --platform $platform $on"
     entry=$(docker image inspect --format '{{json .Config.Entrypoint}}' "$on")
     user=$(docker image inspect --format '{{.Config.User}}' "$on")
     say "on: $on; our entrypoint takes the place of its own (${entry/#null/none})"
     [[ -z $user || $user == root || $user == 0 || $user == 0:* || $user == root:* ]] ||
         say "note: '$on' runs as user $user, and so will the job. SageMaker's folders belong to root: does $user write to them?"
+}
+
+# Docker runs programs of another processor only where the kernel hands them to an emulator.
+check_emulation() {
+    [[ $dry_run == no ]] && ! docker run --rm --network none "$1" true >/dev/null 2>&1 || return 0
+    die "$1 is for $platform, and Docker cannot run it on this machine's processor." \
+        "Install an emulator: on Debian, apt-get install qemu-user-static binfmt-support; Docker Desktop brings one."
 }
 
 make_base() {
@@ -249,14 +276,17 @@ make_base() {
                 "Install debootstrap, or name an image of Debian 12 with --base IMAGE."
         ((EUID == 0)) ||
             die "There is no base image: $PREFERRED_BASE cannot be pulled, and debootstrap must be root to make one; this is uid $EUID." \
-                "Run build.sh as root once (later runs use $OWN_BASE again), or name an image of Debian 12 with --base IMAGE."
+                "Run build.sh as root once (later runs use $own_base again), or name an image of Debian 12 with --base IMAGE."
+        [[ $platform == linux/amd64 || $(uname -m) == aarch64 || -e /proc/sys/fs/binfmt_misc/qemu-aarch64 ]] ||
+            die "There is no base image: $PREFERRED_BASE cannot be pulled, and to make one for $platform here takes an emulator." \
+                "Install it: on Debian, apt-get install qemu-user-static binfmt-support. Or name an image with --base IMAGE."
         rootfs=$(mktemp -d)
         leftovers+=("$rootfs")
     fi
-    run debootstrap --arch=amd64 --variant=minbase bookworm "$rootfs" ${mirror:+"$mirror"}
+    run debootstrap --arch="${platform#linux/}" --variant=minbase bookworm "$rootfs" ${mirror:+"$mirror"}
     if [[ $dry_run == yes ]]; then
         printf '+ (bookworm-updates and bookworm-security added to its sources.list)\n'
-        printf '+ tar -C %q -c . | docker import - %q\n' "$rootfs" "$OWN_BASE"
+        printf '+ tar -C %q -c . | docker import - %q\n' "$rootfs" "$own_base"
         return
     fi
     # debootstrap knows the release only; the updates lie beside it on every full mirror.
@@ -272,9 +302,9 @@ make_base() {
         --exclude='./dev/*' --exclude='./proc/*' --exclude='./sys/*' --exclude='./tmp/*' \
         --exclude='./etc/resolv.conf' --exclude='./etc/hostname' --exclude='./etc/machine-id' \
         --exclude='./var/cache/apt/*' --exclude='./var/lib/apt/lists/*' --exclude='./var/log/*' . |
-        docker import \
+        docker import --platform "$platform" \
             --change 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
-            --change 'CMD ["bash"]' - "$OWN_BASE"
+            --change 'CMD ["bash"]' - "$own_base"
 }
 
 # The bundle must lie in the build context while docker reads it.
@@ -338,6 +368,7 @@ build() {
 tags() {
     local short=$line
     if [[ $device == gpu ]]; then short+=-$kind; elif [[ $line == "$DEFAULT_LINE" ]]; then short=latest; fi
+    [[ $platform == linux/amd64 ]] || short+=-arm64
     if [[ -z $on ]]; then printf '%s\n' "$NAME:$short"; fi
     printf '%s\n' "$NAME:$tag" ${more_tags[@]+"${more_tags[@]}"}
 }
@@ -461,6 +492,7 @@ main() {
     fi
     need_docker
     if [[ -n $on ]]; then check_on; else choose_base; fi
+    check_emulation "${on:-$base}"
     lay_out_ca_bundle
     build
     [[ -z $on ]] || say_what_it_has

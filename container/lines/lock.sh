@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Write locked.txt, gpu-locked.txt and gpu-jax-locked.txt of a line anew: the versions of its requirements.txt, gpu.txt and
-# gpu-jax.txt, with their hashes in the index. Write image_lines.json and image_requires.json, which the launcher and the
-# doctor read.
+# gpu-jax.txt, with their hashes in the index, for linux/amd64 and linux/arm64. Write image_lines.json and
+# image_requires.json, of linux/amd64, which the launcher and the doctor read.
 #
 #     container/lines/lock.sh 2.14
 #
@@ -27,7 +27,7 @@ lock() {
         python=3.11
         if grep -q '^sagemaker-tensorflow==' "$scratch/part"; then python=3.10; fi
         uv pip compile --quiet --no-deps --no-header --no-annotate --generate-hashes --no-config \
-            --python-version "$python" --python-platform x86_64-manylinux_2_36 "$scratch/part"
+            --python-version "$python" --universal "$scratch/part"
     done
 }
 
@@ -44,7 +44,7 @@ import json, pathlib, re, sys
 
 def pins(*files):
     texts = (file.read_text().partition("# ==== part 4")[0] for file in files)
-    return {name: version for text in texts for name, version in re.findall(r"^([a-z][\w.-]*)==(\S+)", text, re.M)}
+    return dict(re.findall(r'^([a-z][\w.-]*)==([^\s;]+)(?!.*"aarch64")', "".join(texts), re.M))
 
 lines = {}
 for folder in sorted(path.parent for path in pathlib.Path(sys.argv[1]).glob("*/requirements.txt")):
