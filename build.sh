@@ -269,7 +269,7 @@ check_emulation() {
 }
 
 make_base() {
-    local rootfs=/tmp/rootfs main_mirror
+    local scratch=/tmp/base main_mirror rootfs
     if [[ $dry_run == no ]]; then
         command -v debootstrap >/dev/null ||
             die "There is no base image: $PREFERRED_BASE cannot be pulled, and debootstrap, which would make one, is not here." \
@@ -280,13 +280,15 @@ make_base() {
         [[ $platform == linux/amd64 || $(uname -m) == aarch64 || -e /proc/sys/fs/binfmt_misc/qemu-aarch64 ]] ||
             die "There is no base image: $PREFERRED_BASE cannot be pulled, and to make one for $platform here takes an emulator." \
                 "Install it: on Debian, apt-get install qemu-user-static binfmt-support. Or name an image with --base IMAGE."
-        rootfs=$(mktemp -d)
-        leftovers+=("$rootfs")
+        scratch=$(mktemp -d)
+        leftovers+=("$scratch")
     fi
+    rootfs=$scratch/rootfs
     run debootstrap --arch="${platform#linux/}" --variant=minbase bookworm "$rootfs" ${mirror:+"$mirror"}
     if [[ $dry_run == yes ]]; then
         printf '+ (bookworm-updates and bookworm-security added to its sources.list)\n'
-        printf '+ tar -C %q -c . | docker import - %q\n' "$rootfs" "$own_base"
+        printf '+ tar -C %q -cf %q .\n' "$rootfs" "$scratch/context/rootfs.tar"
+        printf '+ docker build --tag %q %q\n' "$own_base" "$scratch/context"
         return
     fi
     # debootstrap knows the release only; the updates lie beside it on every full mirror.
@@ -298,13 +300,15 @@ make_base() {
         printf 'deb %s-security bookworm-security main\n' "$main_mirror"
     } >"$rootfs/etc/apt/sources.list"
     # debootstrap copies the resolver and the name of this machine; docker gives every container its own.
-    tar -C "$rootfs" --numeric-owner -c \
+    mkdir "$scratch/context"
+    tar -C "$rootfs" --numeric-owner -cf "$scratch/context/rootfs.tar" \
         --exclude='./dev/*' --exclude='./proc/*' --exclude='./sys/*' --exclude='./tmp/*' \
         --exclude='./etc/resolv.conf' --exclude='./etc/hostname' --exclude='./etc/machine-id' \
-        --exclude='./var/cache/apt/*' --exclude='./var/lib/apt/lists/*' --exclude='./var/log/*' . |
-        docker import --platform "$platform" \
-            --change 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
-            --change 'CMD ["bash"]' - "$own_base"
+        --exclude='./var/cache/apt/*' --exclude='./var/lib/apt/lists/*' --exclude='./var/log/*' .
+    # By a build, as `docker import` of older daemons calls each image amd64.
+    printf '%s\n' 'FROM scratch' 'ADD rootfs.tar /' 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
+        'CMD ["bash"]' >"$scratch/context/Dockerfile"
+    docker build --quiet --tag "$own_base" "$scratch/context"
 }
 
 # The bundle must lie in the build context while docker reads it.
