@@ -17,8 +17,8 @@ Usage: tests/run.sh [--all] [--ring RING]... [--no-docker] [-k EXPRESSION] [-- P
 
   --all           also the tests that are marked as variants of others (pytest.mark.more), and all rows of the outcome
                   table; if all pass, tests/full_run.json records it, ring by ring
-  --ring RING     unit, local, cluster, sdk, benchmarks, lines, zoo or gpu; may be repeated. Without it: all but lines,
-                  zoo and gpu, after ruff, mypy and the strict build of the site of docs/
+  --ring RING     unit, local, cluster, sdk, benchmarks, lines, arm64, zoo or gpu; may be repeated. Without it: all but
+                  lines, arm64, zoo and gpu, after ruff, mypy and the strict build of the site of docs/
   --no-docker     leave out what needs Docker: the image and the rings cluster, sdk, benchmarks, lines and zoo
   -k EXPRESSION   only tests whose names match, as pytest takes it
   --              what follows goes to pytest as it is
@@ -32,6 +32,8 @@ benchmarks  a few cases of benchmarks/side_by_side, against AWS's toolkit: fails
 lines       the other lines of the image (container/lines), and all for GPUs: each is built, and its cells of
             docs/matrix.md run, on CPUs. Only if asked for by name; other runs print whether it has passed on these
             pins (tests/full_run.json)
+arm64       the images for linux/arm64, of all lines: each is built, and trains in each mode on two containers. On another
+            processor by emulation, for hours. Only if asked for by name
 gpu         the cases for a machine with a GPU (tests/gpu), those that can be run without one: in the images for GPUs,
             or without Docker in .venv. Only if asked for by name
 
@@ -58,8 +60,8 @@ read_arguments() {
         case $1 in
             --ring)
                 case ${2-} in
-                    unit | local | cluster | sdk | benchmarks | lines | zoo | gpu) rings+=("$2") ;;
-                    *) die "--ring is '${2-}'; wanted unit, local, cluster, sdk, benchmarks, lines, zoo or gpu" ;;
+                    unit | local | cluster | sdk | benchmarks | lines | arm64 | zoo | gpu) rings+=("$2") ;;
+                    *) die "--ring is '${2-}'; wanted unit, local, cluster, sdk, benchmarks, lines, arm64, zoo or gpu" ;;
                 esac
                 shift 2
                 ;;
@@ -314,9 +316,32 @@ line_ring() {
     ./build.sh "${options[@]}" && TEST_LINE=$1 TEST_IMAGE=${IMAGE%:*}:$1 ring "line-$1" "${tests[@]}" -n 3
 }
 
+lines() { find container/lines -mindepth 1 -maxdepth 1 -type d -printf '%f\n' | sort; }
+
+arm64_ring() {
+    local line status=0
+    if [[ $(uname -m) != aarch64 ]]; then get_emulator && export TEST_SLOWER=20 || return; fi
+    export DOCKER_DEFAULT_PLATFORM=linux/arm64
+    for line in $(lines); do
+        ./build.sh --platform linux/arm64 --tensorflow "$line" &&
+            TEST_LINE=$line-arm64 TEST_IMAGE=${IMAGE%:*}:${line/#$DEFAULT_LINE/latest}-arm64 \
+                ring "line-$line-arm64" tests/cluster/test_image.py tests/cluster/test_cluster_arm64.py || status=$?
+    done
+    return $status
+}
+
+# The kernel hands programs for ARM to an emulator, in containers, too.
+get_emulator() {
+    local formats=/proc/sys/fs/binfmt_misc
+    [[ ! -e $formats/qemu-aarch64 ]] || return 0
+    may_install && apt_install qemu-user-static binfmt-support || return
+    [[ -e $formats/register ]] || mount -t binfmt_misc none "$formats"
+    update-binfmts --enable qemu-aarch64
+}
+
 zoo_ring() {
     local line image status=0
-    for line in $(find container/lines -mindepth 1 -maxdepth 1 -type d -printf '%f\n' | sort); do
+    for line in $(lines); do
         image=${IMAGE%:*}:${line/#$DEFAULT_LINE/latest}
         ./build.sh --tensorflow "$line" && TEST_LINE=$line TEST_IMAGE=$image ring "zoo-$line" tests/zoo || status=$?
     done
@@ -330,7 +355,7 @@ gpu_ring() {
         "$VENV/bin/python" tests/gpu run --cpu
         return
     fi
-    for line in $(find container/lines -mindepth 1 -maxdepth 1 -type d -printf '%f\n' | sort); do
+    for line in $(lines); do
         ./build.sh --tensorflow "$line" --gpu &&
             docker run --rm --init --network none --shm-size 1g --label "$TEST_LABEL" --volume "$HERE:/checkout:ro" \
                 "${IMAGE%:*}:$line-gpu" python /checkout/tests/gpu run --cpu --image "$line" || return
@@ -419,7 +444,7 @@ main() {
     containers_before=$(budget containers)
 
     # The image is built while what needs no containers runs.
-    if ! (asked_for cluster || asked_for sdk || asked_for benchmarks || asked_for lines || by_name zoo || by_name gpu); then
+    if ! (asked_for cluster || asked_for sdk || asked_for benchmarks || asked_for lines || by_name arm64 || by_name zoo || by_name gpu); then
         why_no_docker='not asked for'
     elif get_docker; then
         begin image build_image
@@ -481,6 +506,7 @@ main() {
         done
     fi
 
+    if by_name arm64 && [[ -z $why_no_docker ]]; then step arm64 arm64_ring || true; fi
     if by_name zoo && [[ -z $why_no_docker ]]; then step zoo zoo_ring || true; fi
     if by_name gpu; then step gpu gpu_ring || true; fi
 

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from containers import Cluster, leftovers, sh
 
-from images import GPU
+from images import ARM64, GPU
 
-collect_ignore = [] if GPU else ["test_cluster_gpu_image.py"]
+collect_ignore = [
+    file for wanted, file in ((GPU, "test_cluster_gpu_image.py"), (ARM64, "test_cluster_arm64.py")) if not wanted
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 

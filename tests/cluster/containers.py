@@ -36,13 +36,14 @@ DOCKER_RUN = ("docker", "run", "--rm", *MARKED)  # `leftovers` finds what it sta
 # not lost.
 BUSY = {"ENTRYPOINT_PEER_TIMEOUT": "30"}
 PATIENCE = 240.0  # seconds: when to give up, not how fast a job has to be
+SLOWER = float(os.environ.get("TEST_SLOWER", "1"))  # by what factor commands may be slower, as under emulation
 
 Value = str | int | float | bool | list[Any] | dict[str, Any]
 
 
 def sh(*command: str, within: float = 60, check: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command; repeat it after a hiccup of Docker. Raise AssertionError with its output if it fails."""
-    result = hiccups.run(command, timeout=within, **options)
+    result = hiccups.run(command, timeout=within * SLOWER, **options)
     if check:
         assert result.returncode == 0, f"{command}: {result.returncode}\n{result.stdout}\n{result.stderr}"
     return result

@@ -14,9 +14,9 @@ from waiting import locked
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_LINE = re.search(r"^readonly DEFAULT_LINE=(.+)$", (ROOT / "build.sh").read_text(), re.MULTILINE).group(1)
-# Of container/lines, which the image under test is of: 2.21; or 2.21-gpu for one that is for GPUs.
+# Of container/lines, which the image under test is of: 2.21; or 2.21-gpu or 2.21-arm64 for one that is for these.
 LINE, _, DEVICE = os.environ.get("TEST_LINE", DEFAULT_LINE).partition("-")
-GPU = DEVICE == "gpu"
+GPU, ARM64 = DEVICE == "gpu", DEVICE == "arm64"
 BUILD = 1200.0  # seconds: when to give up
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from containers import DOCKER_RUN, MARKED, inside, sh
+from packaging.requirements import Requirement
 
-from images import DEFAULT_LINE, GPU, LINE
+from images import ARM64, DEFAULT_LINE, GPU, LINE
 
 ROOT = Path(__file__).parents[2]
 REQUIREMENTS = ROOT / "container/lines" / LINE / "requirements.txt"
@@ -26,7 +27,13 @@ def pins() -> dict[str, str]:
     """Return the pinned versions of installed packages by name. Part 4 of a file is only for the build."""
     files = [REQUIREMENTS, OF_GPU] if GPU else [REQUIREMENTS]
     installed = "\n".join(file.read_text().partition("# ==== part 4")[0] for file in files)
-    found = dict(line.split("==") for line in installed.splitlines() if "==" in line and line[0] not in "# ")
+    requirements = (Requirement(line) for line in installed.splitlines() if line and line[0] not in "# ")
+    machine = {"platform_machine": "aarch64" if ARM64 else "x86_64"}
+    found = {
+        each.name: str(each.specifier).removeprefix("==")
+        for each in requirements
+        if each.marker is None or each.marker.evaluate(machine)
+    }
     if GPU:
         del found["tensorflow-cpu"]
     return found
@@ -97,9 +104,9 @@ def test_installed_versions_equal_the_pins(image: str) -> None:
     listed = json.loads(inside(image, "pip", "list", "--format", "json").stdout)
     found = {each["name"].lower().replace("_", "-").replace(".", "-"): each["version"] for each in listed}
     assert found.pop("sagemaker-tf-entrypoint")
-    names = ("tensorflow-cpu", "tensorflow")  # what is installed by the one name is known by the other, too
-    real, alias = names[::-1] if GPU else names
-    assert found.pop(alias) == found[real]
+    real = next(name for name in ("tensorflow-cpu", "tensorflow-cpu-aws", "tensorflow") if name in pins())
+    for alias in {"tensorflow", "tensorflow-cpu"} - {real}:  # known by these names, whichever it is installed by
+        assert found.pop(alias) == found[real]
     assert found == pins()
 
 
@@ -114,7 +121,7 @@ def test_pins_in_the_image_equal_those_of_the_repository(image: str) -> None:
     there = inside(image, "cat", "/opt/sagemaker-tf-entrypoint/requirements.txt").stdout
     if GPU:
         lines = (REQUIREMENTS.read_text() + OF_GPU.read_text()).splitlines(keepends=True)
-        assert there == "".join(line for line in lines if not line.startswith("tensorflow-cpu=="))
+        assert there == "".join(line for line in lines if not re.search('^tensorflow-cpu==|"aarch64"', line))
     else:
         assert there == REQUIREMENTS.read_text()
 
@@ -274,12 +281,15 @@ def test_dry_run_of_a_push_only_prints_the_push(tmp_path: Path) -> None:
         ("cpu-221", ["--tensorflow", "2.21"]),
         ("gpu-221", ["--tensorflow", "2.21", "--gpu"]),
         ("gpu-jax-221", ["--tensorflow", "2.21", "--gpu", "--jax"]),
+        ("cpu-arm64", ["--platform", "linux/arm64"]),
+        ("cpu-221-arm64", ["--platform", "linux/arm64", "--tensorflow", "2.21"]),
     ],
 )
 def test_bake_and_build_sh_build_the_same_image(target: str, options: list[str]) -> None:
     """docker-bake.json is for `docker buildx bake`, which not every machine has."""
     bake = json.loads((ROOT / "docker-bake.json").read_text())
     defaults = {name: each["default"] for name, each in bake["variable"].items()}
+    platform = options[options.index("--platform") + 1] if "--platform" in options else "linux/amd64"
     made: dict[str, Any] = {"args": {}}
     for name in [*bake["target"][target].get("inherits", []), target]:
         found = bake["target"][name]
@@ -291,6 +301,7 @@ def test_bake_and_build_sh_build_the_same_image(target: str, options: list[str])
     for name in ("TENSORFLOW", "DEVICE", "JAX", "VERSION"):
         wanted = re.sub(r"\$\{(\w+)\}", lambda met: defaults[met[1]], made["args"].get(name, ""))
         assert args.get(name, "") == wanted
+    assert made["platforms"] == [platform]
     assert made["tags"][0].replace("${REPOSITORY}", defaults["REPOSITORY"]) in command
 
 
@@ -303,6 +314,11 @@ def test_bake_and_build_sh_build_the_same_image(target: str, options: list[str])
         ("--tensorflow 2.21 --gpu", r"entrypoint:2\.21-gpu sagemaker-\S+:2\.21\.0-gpu-py311-cu129-debian12-"),
         ("--tensorflow 2.21 --gpu --jax", r":2\.21-gpu-jax sagemaker-\S+:2\.21\.0-gpu-jax-py311-cu129-debian12-"),
         ("--tensorflow 2.21 --jax", r"sagemaker-tf-entrypoint:2\.21 "),  # whose image has jax anyhow
+        (
+            "--tensorflow 2.21 --platform linux/arm64",
+            r"entrypoint:2\.21-arm64 sagemaker-\S+:2\.21\.0-cpu-py311-debian12-\S+-arm64 ",
+        ),
+        (f"--platform linux/arm64 --push {ECR}/tf --push-arm64", r"\+ docker push .*/tf:2\.14\.\d+-cpu-\S+-arm64$"),
     ],
 )
 def test_an_image_is_built_under_its_own_name(options: str, words: str) -> None:
@@ -337,6 +353,9 @@ REFUSED = [
     (["--push"], "lacks its value"),
     (["--builder", "kaniko"], "legacy, buildkit or auto"),
     (["--base", "some:base", "--ca-bundle", "/nowhere.pem"], "/nowhere.pem"),
+    (["--platform", "linux/arm/v7"], "wanted linux/amd64 or linux/arm64"),
+    (["--platform", "linux/arm64", "--gpu"], "is for CPUs"),
+    (["--platform", "linux/arm64", "--push", f"{ECR}/tf"], "training instances are linux/amd64"),
     (["--on", "some:image", "--base", "x"], "--gpu and --jax are for our own image"),
     (["--on", "some:image", "--gpu"], "--gpu and --jax are for our own image"),
     (["--on", "some:image", "--jax"], "--gpu and --jax are for our own image"),

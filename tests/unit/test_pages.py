@@ -42,7 +42,7 @@ ENTRIES = [(title, page) for pages in GROUPS.values() for entry in pages for tit
 
 
 def pinned(name: str) -> str:
-    return re.search(rf"^{name}==(\S+)$", PINNED.read_text(), re.MULTILINE)[1]
+    return re.search(rf"^{name}==([^\s;]+)", PINNED.read_text(), re.MULTILINE)[1]
 
 
 @pytest.fixture(params=FIRST_PAGES)
