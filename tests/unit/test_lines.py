@@ -19,9 +19,9 @@ def parts(file: Path, machine: str = "") -> list[list[str]]:
     for line in file.read_text().splitlines():
         if line.startswith("# ==== "):
             found.append([])
-        elif match := re.match(r"""([a-z][\w.-]*==[^\s;]+)(?:\s*; platform_machine == ['"](\w+)['"])?""", line):
-            if machine in ("", match[2]) or not match[2]:
-                found[-1].append(match[1])
+        match = re.match(r"""([a-z][\w.-]*==[^\s;]+)(?:\s*; platform_machine == ['"](\w+)['"])?""", line)
+        if match and (machine in ("", match[2]) or not match[2]):
+            found[-1].append(match[1])
     return [sorted(part) for part in found]
 
 
