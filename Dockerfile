@@ -98,6 +98,10 @@ RUN apt-get update -q && \
     apt-get install -q -y --no-install-recommends \
         binutils ca-certificates cmake g++ libopenmpi-dev make openmpi-bin patch python3-dev python3-venv && \
     mpicxx --version && cmake --version
+# The processor of the machine that builds: BuildKit says it, and build.sh where that is another than the image's.
+ARG BUILDARCH
+COPY container/cross.sh /build/
+RUN sh /build/cross.sh "$BUILDARCH"
 # For an index of your company. It ends in this stage's history at most, never in the image's.
 ARG PIP_INDEX_URL
 ENV PATH=/opt/venv/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore

@@ -39,7 +39,7 @@ $NAME:VERSION-on-IMAGE, and any --tag. It is built by container/onto.Dockerfile.
   --platform WHICH    linux/amd64 (the default), which SageMaker's training instances are, whatever this machine is; or
                       linux/arm64, for ARM laptops and servers. That is for CPUs, is called latest-arm64 or LINE-arm64 and
                       TENSORFLOW-cpu-...-arm64, and lacks SageMaker's operator for Pipe mode, which has no build for ARM.
-                      A machine of the other kind needs emulation, and compiles for some two hours
+                      A machine with the other processor needs emulation, and takes an hour
   --jax               with jax, for mode jax. The image of TensorFlow 2.21 for CPUs has it anyway; that for GPUs gets jax's
                       plugin for CUDA 12, 0.5 GB more, and is called LINE-gpu-jax and TENSORFLOW-gpu-jax-$PYTHON-CUDA-...
   --on IMAGE          an image of the platform with Python 3.10 or later; it is pulled if it is not on this machine
@@ -348,13 +348,15 @@ remove_leftovers() {
 
 build() {
     # The older builder keeps the container of a step that failed; BuildKit, which keeps none, accepts the option.
-    local command=(docker build --force-rm) variable each
+    local command=(docker build --force-rm) variable each own
     if [[ -n $on ]]; then
         command+=(--file container/onto.Dockerfile --build-arg "IMAGE=$on" ${python:+--build-arg "PYTHON=$python"})
     else
         command+=(--build-arg "BASE_IMAGE=$base" --build-arg "TENSORFLOW=$line" --build-arg "DEVICE=$device")
         [[ $kind != gpu-jax ]] || command+=(--build-arg JAX=yes)
         command+=(--build-arg "VERSION=$version" --build-arg "REVISION=$(revision)")
+        own=$(docker version --format '{{.Server.Arch}}' 2>/dev/null) || own=''
+        [[ linux/$own == "$platform" || -z $own ]] || command+=(--build-arg "BUILDARCH=$own")
     fi
     # A name without a value: docker takes the value from the environment, and it is not on the screen.
     for variable in HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy PIP_INDEX_URL; do
