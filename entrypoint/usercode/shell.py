@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+INTERPRETER = "an interpreter of the image, such as #!/bin/bash; or an image with that interpreter"  # a remedy
 _ASKS = {"if", "elif", "while", "until"}
 _BEFORE_A_COMMAND = {"exec", "time", "nohup", "env", "then", "do", "else", "{", "(", "!"}
 _OPENS, _CLOSES = {"if", "for", "while", "until", "case", "select", "{"}, {"fi", "done", "esac", "}"}

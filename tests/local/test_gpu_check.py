@@ -37,7 +37,7 @@ def test_unused_gpus_of_two_hosts_are_logged_once(hosts, with_gpus):
     (line,) = told(job)
     assert line in job[1].log and line.startswith("[algo-1] WARNING:")
     assert "algo-2, algo-3 (4 GPUs: tensorflow-cpu " in line and "is built without CUDA)" in line
-    assert "ENTRYPOINT_GPU_CHECK=fail" in line and "Take instances without GPUs" in line
+    assert "ENTRYPOINT_GPU_CHECK=fail" in line and "or instances without GPUs" in line
     assert job[1].log.index(line) < job[1].log.index("the script runs")
 
 
@@ -51,7 +51,7 @@ def test_unused_gpus_of_two_hosts_are_logged_once(hosts, with_gpus):
 def test_unused_gpus_can_fail_the_job_before_any_script_runs(hosts, with_gpus, count, having, failure):
     job = hosts(count, code=SCRIPT, environment=with_gpus(having), GPU_CHECK="fail")
     told = job.must_end(78, failure)
-    assert "Take instances without GPUs" in told and "ENTRYPOINT_GPU_CHECK=warn" in told
+    assert "or instances without GPUs" in told and "ENTRYPOINT_GPU_CHECK=warn" in told
     assert not any("the script runs" in host.log for host in job.hosts.values())
 
 

@@ -31,7 +31,15 @@ from entrypoint.check.finding import Finding
 from entrypoint.usercode.api_names import LEAVES, STARTS_PROGRAMS, TRAINS
 from entrypoint.usercode.guards import tried
 from entrypoint.usercode.reader import UserProgram
-from entrypoint.usercode.shell import ShellCommand, commands, first_words, is_strict, logical_lines, without_comments
+from entrypoint.usercode.shell import (
+    INTERPRETER,
+    ShellCommand,
+    commands,
+    first_words,
+    is_strict,
+    logical_lines,
+    without_comments,
+)
 from entrypoint.usercode.source import Place, SourceFile, Use, UseKind, calls_in, imports_of, matches, text_of, value_of
 
 _PYTHONS = {*sys.stdlib_module_names, "distutils", "imp", "asyncore", "asynchat"}
@@ -193,7 +201,7 @@ def of_shell(case: Case) -> Iterator[Finding]:
         yield finding("line-ends", place)
     line = lines[0].decode("utf-8", "replace").strip()
     if asked := _interpreter_missing(line):
-        yield finding("interpreter-missing", place, line=repr(line[:100]), asked=asked)
+        yield finding("interpreter-missing", place, line=repr(line[:100]), asked=asked, instead=INTERPRETER)
 
 
 def _interpreter_missing(line: str) -> str:

@@ -1,4 +1,4 @@
-"""Read the doctor's rules from rules.toml, and make findings with the words of the rules."""
+"""Read the doctor's rules from rules.toml and base/remedies.py, and make findings with the words of the rules."""
 
 import functools
 import sys
@@ -7,6 +7,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from entrypoint.base.remedies import REMEDIES
 from entrypoint.base.severity import Severity
 from entrypoint.check.finding import Finding
 from entrypoint.usercode.source import Place
@@ -38,7 +39,8 @@ def read_table(name: str) -> dict[str, Any]:
 @functools.cache
 def rules() -> dict[str, CheckRule]:
     """Return all rules by name, then NAME/VARIANT for rules with several wordings."""
-    read = read_table("rules")
+    shared = {key: {"instead": words} for key, words in REMEDIES.items()}
+    read = {key: {**values, **shared.get(key, {})} for key, values in read_table("rules").items()}
     return {key: CheckRule(**{**read[key.partition("/")[0]], **values}) for key, values in read.items()}
 
 

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from entrypoint.base.errors import ConfigError, clip, show
 from entrypoint.base.python310 import StrEnum
+from entrypoint.base.remedies import REMEDIES
 from entrypoint.base.values import Value
 from entrypoint.launcher.job.choices import ChannelGroup
 
@@ -282,8 +283,8 @@ def complaints(channels: Channels, training: Mapping[str, Sequence[Reader]]) -> 
         first, name, wanted = source.channels[0], source.name, len(source.channels)
         if wanted == 1 < most and first.mode is InputMode.PIPE:
             found.append(
-                f"channel {name} is a pipe, which one process of a host can read, and up to {most} train there: let "
-                f"one of them read it, or make {most} channels, {name}, {name}-1 and so on, one for each"
+                f"channel {name} is a pipe, which one process of a host can read, and up to {most} train there; "
+                f"wanted {REMEDIES['pipe-shared'].replace('${channel}', name)}"
             )
         short = [host for host, group in training.items() if len(group) < wanted]
         if short and first.distribution is Distribution.SHARDED and (wanted == 1 or source.own_data):

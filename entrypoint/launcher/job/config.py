@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from entrypoint.base.errors import ConfigError, ConfigErrors, clip, show
+from entrypoint.base.remedies import REMEDIES
 from entrypoint.launcher.job import files, params
 from entrypoint.launcher.job.channels import Channels, read_channels
 from entrypoint.launcher.job.choices import Mode, PsProgram, Tf1
@@ -93,9 +94,8 @@ def read_what_can_be(
     elif mode is Mode.SINGLE and len(cluster.hosts) > 1 and not explicit:
         warnings.append(
             f"{len(cluster.hosts)} hosts, but no distribution is configured: each runs the script without TF_CONFIG "
-            "and ranks, and trains alone unless the script itself joins the hosts. Set ENTRYPOINT_MODE (of "
-            "`entrypoint local`, --mode) or a "
-            f"hyperparameter such as {params.PARAMETER_SERVER_ENABLED} to change that"
+            "and ranks, and trains alone unless the script itself joins the hosts; wanted (of `entrypoint local` "
+            f"--mode) {REMEDIES['nothing-shared']}"
         )
     if cluster.interface is None and len(cluster.hosts) > 1:
         warnings.append(

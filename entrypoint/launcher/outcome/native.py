@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from entrypoint.base.errors import clip
+from entrypoint.base.remedies import REMEDIES
 from entrypoint.launcher.outcome.symptoms import MILD, THEN, reads_like_symptom
 
 LAST_LINES = 10  # last lines that are shown if nothing better is known
@@ -65,8 +66,8 @@ GIB = 1 << 30
 _MEANINGS = (
     (
         re.compile(r"nccl.*\binvalid usage\b|ncclInvalidUsage|Duplicate GPU detected", re.IGNORECASE),
-        "NCCL reports this if two ranks use one GPU: set ENTRYPOINT_PROCESSES_PER_HOST to at most a host's number of "
-        "GPUs, and call pin_gpu() of sagemaker_tf_data",
+        "NCCL reports this if two ranks use one GPU; wanted ENTRYPOINT_PROCESSES_PER_HOST of at most a host's GPUs, "
+        f"and {REMEDIES['hvd-no-pin']}",
     ),
     (
         re.compile(r"Trying to access resource \S+( \(defined @ .*\))? located in device "),

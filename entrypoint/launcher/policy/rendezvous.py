@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from entrypoint.base.errors import ExitCode
+from entrypoint.base.remedies import REMEDIES
 from entrypoint.base.wording import listed
 from entrypoint.launcher.job.choices import Reaction
 from entrypoint.launcher.job.settings import Settings
@@ -22,7 +23,7 @@ REACH_SECONDS = 120.0  # seconds for these attempts: all hosts are up, so only a
 SHOWN = 20  # hosts that a table lists
 ALL_MEET = 64  # hosts of the largest job in which each host tries to reach every other
 ALIKE_SHOWN = 5  # hosts that are named whose GPUs cannot be used for the same reason, or packages that differ
-REMEDY = "Take instances without GPUs, or an image of your own whose TensorFlow is for GPUs and finds CUDA's libraries"
+GPU_REMEDY = f"wanted {REMEDIES['image-and-gpus']}"
 
 
 class Rendezvous:
@@ -135,11 +136,13 @@ class Rendezvous:
         every = {host: facts.report_of(host).unused_gpus for host in facts.plan.hosts} | {facts.host: facts.unused_gpus}
         found = {host: why for host, why in every.items() if why}
         if found and reaction is Reaction.FAIL:
-            error = f"{_by_reason(found)}. {REMEDY}, or set ENTRYPOINT_GPU_CHECK=warn to train on CPUs anyway"
+            error = f"{_by_reason(found)}; {GPU_REMEDY}; or ENTRYPOINT_GPU_CHECK=warn, to train on CPUs anyway"
             what = "has GPUs that TensorFlow cannot use"
             facts.blame_host(now, next(iter(found)), what, ExitCode.CONFIG, error=error)
         elif found:
-            message = f"TensorFlow cannot use the GPUs of this job and trains on CPUs: {_by_reason(found)}. {REMEDY}"
+            message = (
+                f"TensorFlow cannot use the GPUs of this job and trains on CPUs: {_by_reason(found)}; {GPU_REMEDY}"
+            )
             end = "ENTRYPOINT_GPU_CHECK=fail ends such a job at its start, off hides this warning"
             yield events.Say(message=f"WARNING: {message}. {end}")
 

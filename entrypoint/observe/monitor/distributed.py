@@ -6,21 +6,20 @@ docs/monitoring.md describes when the verdict is "yes", "NO" or unclear. "NO" ca
 import re
 from collections.abc import Collection, Mapping
 
+from entrypoint.base.remedies import REMEDIES
 from entrypoint.launcher.job.choices import Mode
 from entrypoint.observe.monitor import variable_traffic as traffic
 from entrypoint.observe.monitor.trained_model import TrainedModel, Who, model_of, of_all
 from entrypoint.observe.monitor.variable_traffic import BURSTS, FIRST_EPOCH, SLOW_SECONDS, STEPS, WORKED, Exchanged
 from entrypoint.record import lines
 
+_OWN_TF_CONFIG = f"; and {REMEDIES['tf-config-written/alone']}"
 ADVICE = {
-    Mode.SINGLE: "no distribution was asked for; ENTRYPOINT_MODE=single states that this is intended",
-    Mode.MPI: "does the script call hvd.init(), and wrap its tape by hvd.DistributedGradientTape, or its optimizer by "
-    "hvd.DistributedOptimizer (of horovod.tensorflow.keras for Keras' fit)?",
-    Mode.MWMS: "does the script make its model in the scope of tf.distribute.MultiWorkerMirroredStrategy, and leave "
-    "TF_CONFIG as it is?",
-    Mode.JAX: "does the script call sagemaker_tf_data.initialize_jax() or jax.distributed.initialize(), and spread its "
-    "batches over all of jax.devices(), for example by keras.distribution.DataParallel?",
-    Mode.PS: "does the script use ParameterServerStrategy or train_and_evaluate, and leave TF_CONFIG as it is?",
+    Mode.SINGLE: f"no distribution was asked for; wanted {REMEDIES['nothing-shared']}",
+    Mode.MPI: f"wanted, behind hvd.init(), {REMEDIES['hvd-no-average']}",
+    Mode.MWMS: f"wanted {REMEDIES['no-strategy/mwms']}{_OWN_TF_CONFIG}",
+    Mode.JAX: f"wanted {REMEDIES['no-strategy/jax']}",
+    Mode.PS: f"wanted {REMEDIES['no-strategy/ps']}; or {REMEDIES['estimator-never-ends']}{_OWN_TF_CONFIG}",
 }
 SCOPES = {Mode.MWMS: "strategy.scope() of tf.distribute.MultiWorkerMirroredStrategy", Mode.PS: "strategy.scope()"}
 PROVEN = 2.0  # factor on the time of a "NO", after which it may end the job
@@ -222,7 +221,8 @@ class Together:
 def advice_on(mode: Mode, model: TrainedModel) -> str:
     """Return advice for hosts that train alone: it names the script's line if that is known, else the mode's needs."""
     if mode in SCOPES and model.made_at:
-        return f"{model.made_at} makes the model outside of {SCOPES[mode]}"
+        wanted = REMEDIES["model-outside-scope"].replace("${written}", "...")
+        return f"{model.made_at} makes the model outside of {SCOPES[mode]}; wanted {wanted}"
     if mode in SCOPES and model.made > 1 and model.trained_at:
-        return f"{model.trained_at} applies gradients outside of the strategy: its steps are to run by strategy.run()"
-    return ADVICE[mode] + (f" It trains at {model.trained_at}" if model.trained_at else "")
+        return f"{model.trained_at} applies gradients outside of the strategy; wanted {REMEDIES['no-strategy-run']}"
+    return (f"it trains at {model.trained_at}; " if model.trained_at else "") + ADVICE[mode]

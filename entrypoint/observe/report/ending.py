@@ -5,6 +5,7 @@ import time
 from dataclasses import dataclass
 
 from entrypoint.base.errors import ExitCode
+from entrypoint.base.remedies import REMEDIES
 from entrypoint.base.severity import Severity
 from entrypoint.base.wording import duration, listed
 from entrypoint.observe.report.job_record import JobRecord
@@ -71,7 +72,7 @@ def ending(job: JobRecord) -> Ending | None:
             f"stopped: SIGTERM after {since}, as by StopTrainingJob, the maximum runtime or the end of a spot "
             f"instance, and not every script ended with 0{killed}"
         )
-        advice = "save and end with 0 on SIGTERM, so that nothing is lost; if the time was over, raise max_run"
+        advice = f"if the time was over, raise max_run; so that nothing is lost, {REMEDIES['no-sigterm']}"
     elif asked is not None:
         severity, text = Severity.NOTE, f"stopped: SIGTERM after {duration(asked)}; all scripts then ended with 0"
         advice = "raise max_run, if the training was to go on"

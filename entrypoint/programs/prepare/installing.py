@@ -105,23 +105,25 @@ def check_first_line(program: str, code: Path) -> None:
     with (code / program).open("rb") as file:
         line = file.readline(4096).decode("utf-8", "replace").rstrip()
     if lacking := lacks(line, code):
-        raise Unusable(f"the first line of {program}, {line[:SHOWN_CHARS]!r}, names {lacking}")
+        from entrypoint.usercode.shell import INTERPRETER
+
+        raise Unusable(f"the first line of {program}, {line[:SHOWN_CHARS]!r}, names {lacking}; wanted {INTERPRETER}")
 
 
 def lacks(line: str, code: Path) -> str:
-    """Return the interpreter that a first line asks for and that is missing, with a remedy; "" if it is there."""
+    """Return the interpreter that a first line asks for and that is missing; "" if it is there."""
     if not line.startswith("#!"):
         return ""  # /bin/sh runs it
     words = line[2:].split()
     if not words:
-        return "nothing; wanted an interpreter, such as #!/bin/bash"
+        return "nothing"
     if Path(words[0]).name == "env" and os.access(words[0], os.X_OK):
         names = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
         found = bool(names) and shutil.which(names[0]) is not None
         asked = names[0] if names else "nothing"
     else:
         asked, found = words[0], (code / words[0]).is_file() and os.access(code / words[0], os.X_OK)
-    return "" if found else f"{asked}, which is not in this image; wanted one that is, such as #!/bin/bash"
+    return "" if found else f"{asked}, which is not in this image"
 
 
 def _scripts(program: str, code: Path) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Iterator
 
+from entrypoint.base.remedies import REMEDIES
 from entrypoint.base.severity import Severity
 from entrypoint.base.wording import duration, percent, size
 from entrypoint.observe.report.host_figures import HostFigures
@@ -169,6 +170,8 @@ def gpu_starved(job: JobRecord, threshold: float) -> Iterator[Verdict]:
         elif unused and len(unused) < len(busy):
             text += f", GPU {', '.join(unused[:8])} not at all"
             advice = "start one process for each GPU (ENTRYPOINT_PROCESSES_PER_HOST), or a strategy that uses all"
+            if host.about.mode == "single":
+                advice = REMEDIES["gpus-idle"]
         elif cpus > 0.8:
             text += f", its CPUs {percent(cpus)}"
             advice = "the CPUs prepare the input too slowly: do less there, or take an instance with more CPUs per GPU"

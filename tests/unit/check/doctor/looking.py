@@ -10,6 +10,7 @@ from typing import Any
 import tomllib
 from builders import write_files
 
+from entrypoint.base.remedies import REMEDIES
 from entrypoint.check.doctor.doctor import DoctorReport, examine
 from entrypoint.check.doctor.rulebook import read_table
 
@@ -130,7 +131,7 @@ def check_remedy(rule: str, example: dict[str, Any], folder: Path, **options: An
             found.append(look_at(folder / name, case, **options).findings)
     before, after = found
     shown, of = [each for each in before if each.check == rule], f"{rule}/{example.get('variant')}"
-    own = read_table("rules").get(of, {})
+    own = {**read_table("rules").get(of, {}), **({"instead": REMEDIES[of]} if of in REMEDIES else {})}
     for part in ("found", "instead") if own else ():
         form = re.sub(r"\\\$\\\{\w+\\\}", ".*", re.escape(own.get(part, "${ANY}")))
         assert any(re.fullmatch(form, getattr(each, part)) for each in shown), before

@@ -202,7 +202,7 @@ ILL: dict[str, list[Any]] = {
         # A GPU is "busy" while any kernel runs; its power and memory say how much that was.
         (lambda s: sampled(s, gpus=[[0.4, 20 * GB, 80 * GB, 130.0]]),
          "busy for 40 % of the training at 130 W, with up to 25 % of the memory held"),
-        (lambda s: sampled(s, gpus=TWO_GPUS), "GPU 1 not at all.*one process for each GPU"),
+        (lambda s: sampled(s, gpus=TWO_GPUS), "GPU 1 not at all.*MirroredStrategy"),
         (lambda s: sampled(s, cpu=[7.8, 0.1, 0, 0, 0], gpus=IDLE_GPU), "the CPUs prepare the input too slowly"),
         (lambda s: sampled(s, gpus=UNUSED_GPU), "not used at all(?!.*batches)"),
     ],
