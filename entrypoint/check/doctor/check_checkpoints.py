@@ -22,6 +22,7 @@ from entrypoint.launcher.job.job import Mode
 from entrypoint.usercode import api_names as api
 from entrypoint.usercode.datasets import stands_for
 from entrypoint.usercode.known_values import is_known
+from entrypoint.usercode.reader import UserProgram
 from entrypoint.usercode.source import SourceFile, Use
 
 # Names and keys that identify a process, in code as ast.unparse writes it.
@@ -105,8 +106,12 @@ def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
         yield finding("no-resume", written.place, severity=severity)
     if kept and case.mode is Mode.SINGLE and case.hosts > 1:
         yield from _of_shared_checkpoints(case, where)
-    if not code.has("signal.SIGTERM", ".reached_preemption_sync_point") and not code.mentions("SIGTERM"):
+    if not handles_sigterm(code):
         yield finding("no-sigterm", learns.place)
+
+
+def handles_sigterm(code: UserProgram) -> bool:
+    return code.has("signal.SIGTERM", ".reached_preemption_sync_point") or bool(code.mentions("SIGTERM"))
 
 
 def _of_shared_checkpoints(case: Case, where: str) -> Iterator[Finding]:

@@ -159,6 +159,7 @@ ONE_ENDS = run("plain", None, kind="succeeded", hosts=(host("algo-1", (), kind="
 KILLED = replace(ONE_ENDS, ended=replace(ONE_ENDS.ended, code=137))
 NO_TOTAL = asking(plain(None, kind="succeeded"), hyperparameters={})
 EPOCHS_OF_100_STEPS = [{"step": 10.0 * n, "epoch_steps": 100.0} for n in range(9)]
+FIRST_EPOCH = (("epoch", 1.0),)
 EPOCHS = [{"epoch": 1.0 + n} for n in range(9)]
 
 # Rehearsals by the check that looks at them, with the level and the words of what is not fine; nothing: all is fine.
@@ -220,10 +221,12 @@ TOLD: dict[str, list[Any]] = {
         ),
     ],
     "speed": [
-        (alone(metrics=()), "note: prints no steps"),
+        (alone(metrics=(), first=()), "note: prints no steps"),
         (alone(metrics=metrics(*EPOCHS, every=2)),),
-        (alone(metrics=metrics({"step": 7.0})), "note: no steps in a known form"),
-        (alone(metrics=metrics({"epoch": 1.0, "epochs": 30.0})), "note: no steps"),
+        (alone(metrics=metrics({"step": 7.0})), "note: the steps printed within 21 s are too few"),
+        (alone(metrics=metrics({"epoch": 1.0, "epochs": 30.0}), first=FIRST_EPOCH), "note: no epoch of Keras's fit"),
+        (asking(alone(metrics=(), first=()), fits=True), "note: no epoch of Keras's fit ended within 21 s"),
+        (alone(metrics=metrics({"epoch": 1.0}), first=FIRST_EPOCH), "note: the epochs printed within 21 s are too few"),
     ],
     "data": [
         (sampled(no_data=("_SUCCESS", "a.crc")), "note: training: _SUCCESS, a.crc are ignored, as they are not data"),
