@@ -323,6 +323,27 @@ def test_remedy_for_files_read_twice_suits_the_mode(mode: str, words: str) -> No
     assert words in found.instead
 
 
+HAS_ALL = {"writes_checkpoints": True, "reads_checkpoints": True, "handles_sigterm": True}
+LATE = plain(kept=((30.5, CHECKPOINT),))
+AGAIN = resumed(KILL, replace(RESUME, hosts=PLAIN.hosts))
+
+
+@pytest.mark.parametrize(
+    ("case", "check", "words"),
+    [
+        (plain(kept=()), "stop", "signal.signal"),
+        (LATE, "checkpoints", "saver.save()"),
+        (asking(plain(kept=()), keeps_checkpoints=False), "checkpoints", "checkpoint_s3_uri"),
+        (AGAIN, "resume", "saver.restore()"),
+    ],
+)
+def test_remedies_name_only_what_the_job_lacks(case: Rehearsal, check: str, words: str) -> None:
+    found, left = (findings(each, check)[-1] for each in (case, asking(case, **HAS_ALL)))
+    assert words in found.instead and left.instead
+    assert not any(each in left.instead for each in ("signal.signal", "saver."))
+    assert ("checkpoint_s3_uri" in left.instead) is not case.request.keeps_checkpoints
+
+
 def test_healthy_job_rehearses_as_go() -> None:
     found = findings(HEALTHY)
     assert goes(found)
