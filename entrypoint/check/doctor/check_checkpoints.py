@@ -13,6 +13,7 @@ from entrypoint.check.doctor.check_folders import (
     model_untrained,
     puts_into,
     shared_folders,
+    writes_into,
 )
 from entrypoint.check.doctor.job_values import values
 from entrypoint.check.doctor.rulebook import finding
@@ -104,6 +105,8 @@ def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
         yield finding("checkpoint-elsewhere", written.place, severity=severity, written=written.written)
     if written is not None and not code.has(*api.READS_CHECKPOINTS) and not estimators:
         yield finding("no-resume", written.place, severity=severity)
+    if case.job and not (spot or kept) and (lost := writes_into(case, where)):
+        yield finding("no-checkpoint-config/uncopied", lost.place, severity=Severity.NOTE, written=lost.written)
     if kept and case.mode is Mode.SINGLE and case.hosts > 1:
         yield from _of_shared_checkpoints(case, where)
     if not handles_sigterm(code):
