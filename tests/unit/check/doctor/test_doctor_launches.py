@@ -305,6 +305,23 @@ def test_notes_of_more_than_three_kinds_are_only_named(tmp_path: Path, capsys: p
     assert f"{found['notes']} notes" in few
 
 
+def test_findings_of_several_jobs_are_grouped_by_job(tmp_path: Path) -> None:
+    """Each finding stands once: those that both jobs have, as of the one script, are named as of both."""
+    noted = {**REQUEST, "DebugHookConfig": {"S3OutputPath": "s3://bucket/tensors"}}
+    worse = {**REQUEST, "Environment": {"ENTRYPOINT_MOD": "mpi"}}
+    files = {"a.json": json.dumps(noted), "b.json": json.dumps(worse), "train.py": SCRIPT.replace("saver.restore()", "")}
+    write_files(tmp_path, files)
+    one, two = (str(tmp_path / name) for name in ("a.json", "b.json"))
+    report = examine([one, two, str(tmp_path / "train.py")])
+    assert [(of, [each.check for each in findings]) for of, findings in report.groups] == [
+        (f"{one}:1, {two}:1", ["no-resume"]), (f"{one}:1", ["debugger"]), (f"{two}:1", ["job-warning"]),
+    ]  # fmt: skip
+    text = as_text(report)
+    assert text.index(f"of {one}:1:") < text.index("[debugger]") < text.index(f"of {two}:1:")
+    assert text.index(f"of {two}:1:") < text.index("[job-warning]")
+    assert "of " + one not in as_text(examine([one, str(tmp_path / "train.py")])), "there is one job"
+
+
 def test_json_shows_whether_the_program_was_examined(tmp_path: Path) -> None:
     """Without this, a CI run would take missing findings for a healthy script."""
     (tmp_path / "request.json").write_text(json.dumps(REQUEST))
