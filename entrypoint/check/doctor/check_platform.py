@@ -91,7 +91,7 @@ def _of_metrics(case: Case) -> Iterator[Finding]:
         elif lack := _lack(case, log, before[1], regex):
             yield finding(f"metric-unprinted/{lack}", log.fits[0].place, name=name, regex=repr(regex))
         elif word := _never_printed(case, regex):
-            line = re.sub(r"\(.*\)", "{value}", re.sub(r"\\s[*+]?", " ", regex))
+            line = re.sub(r"\(.*\)", "{value}", re.sub(r"\\s[+*]?", " ", regex))
             better = f'print(f"{line}"), or no such metric'
             if not _matches(regex, [line.replace("{value}", _NUMBER)]):
                 better = "a print in that form, or no such metric"
@@ -112,10 +112,10 @@ def _never_printed(case: Case, regex: str) -> str:
 
     Return "" if there may be such a line. The program is known to print only texts that can be read.
     """
-    before = re.sub(r"(\\s|\s)[*+]", " ", re.split(r"(?<!\\)\(", regex, maxsplit=1)[0])
+    before = re.sub(r"(\\s|\s)[+*]", " ", re.split(r"(?<!\\)\(", regex, maxsplit=1)[0])
     own = {part for source in case.code.sources for part in (source.path.stem, source.path.parent.name)}
     imported = {use.name.partition(".")[0] for use in case.code.uses("*", kind=UseKind.IMPORT)}
-    if re.search(r"[|?*+\[\]{}]", before) or "|" in regex or imported - own - _SILENT:
+    if re.search(r"[|+*?\[\]{}]", before) or "|" in regex or imported - own - _SILENT:
         return ""
     known = " ".join(map(str, (case.environment, case.hyperparameters, *_WORDS_OF_KERAS))).lower()
     for word in re.findall(r"[A-Za-z]{4,}", re.sub(r"\\.", " ", before)):

@@ -309,7 +309,11 @@ def test_findings_of_several_jobs_are_grouped_by_job(tmp_path: Path) -> None:
     """Each finding stands once: those that both jobs have, as of the one script, are named as of both."""
     noted = {**REQUEST, "DebugHookConfig": {"S3OutputPath": "s3://bucket/tensors"}}
     worse = {**REQUEST, "Environment": {"ENTRYPOINT_MOD": "mpi"}}
-    files = {"a.json": json.dumps(noted), "b.json": json.dumps(worse), "train.py": SCRIPT.replace("saver.restore()", "")}
+    files = {
+        "a.json": json.dumps(noted),
+        "b.json": json.dumps(worse),
+        "train.py": SCRIPT.replace("saver.restore()", ""),
+    }
     write_files(tmp_path, files)
     one, two = (str(tmp_path / name) for name in ("a.json", "b.json"))
     report = examine([one, two, str(tmp_path / "train.py")])
