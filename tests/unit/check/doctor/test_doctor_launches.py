@@ -14,8 +14,9 @@ from processes import processes_with
 from waiting import eventually
 
 from entrypoint.check.doctor.doctor import examine
-from entrypoint.check.doctor.launch_script import CAUGHT, launched
+from entrypoint.check.doctor.launch_script import CAUGHT, Launched, launched, of_launch
 from entrypoint.check.doctor.output import as_json, as_text
+from entrypoint.check.doctor.request import Launch, Request
 from entrypoint.cli.main import run
 from entrypoint.launcher.job.job import Mode
 
@@ -213,6 +214,19 @@ boto3.client("sagemaker", region_name="eu-west-1").create_hyper_parameter_tuning
     HyperParameterTuningJobName="t", TrainingJobDefinition=definition, HyperParameterTuningJobConfig={{
     "Strategy": "Random", "ResourceLimits": {{"MaxParallelTrainingJobs": 1}}, "ParameterRanges": RANGES}})
 """
+
+
+@pytest.mark.parametrize(
+    ("name", "put"),
+    [
+        ("max_runtime", 'max_run=3600; or hyperparameters={"max_runtime": 3600}, if it is for the script'),
+        ("colour", 'hyperparameters={"colour": 3600}, if it is for the script'),
+    ],
+)
+def test_remedy_for_a_dropped_argument_says_what_to_write(name: str, put: str) -> None:
+    launch = Launch(sdk="v2", maker="Estimator", line=3, dropped={name: "3600"})
+    (told,) = of_launch(Launched(requests=(Request(body={}, file=""),), launches=(launch,)), "submit.py", "python")
+    assert told.check == "argument-dropped" and told.instead.startswith(put)
 
 
 @pytest.mark.parametrize("place", ["ResourceConfig", "HyperParameterTuningResourceConfig"])
