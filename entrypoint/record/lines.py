@@ -247,7 +247,7 @@ class SampleLine(Line):  # what was used in the `seconds` before this time
     seconds: float
     host: HostUse
     # Of each: `cpu` and `wait` for disks in seconds, `threads`; bytes of `memory`, `read`, `written`, `stored` (to and
-    # from disks), `output` (printed). Zeros are left out.
+    # from disks), `output` (printed), `startup` (of it TensorFlow's, before the script's own). Zeros are left out.
     processes: Mapping[str, Mapping[str, float]]
     peers: Mapping[str, Sequence[int]]  # by host: [received, sent] bytes between training processes here and there
 

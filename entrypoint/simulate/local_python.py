@@ -6,6 +6,7 @@ Report for each mode what this machine or image has for it, with the checks that
 import contextlib
 import importlib.util
 import os
+import re
 import resource
 import shutil
 import signal
@@ -87,7 +88,16 @@ class PythonEngine(Engine):
     def check(self) -> None:
         job = self.read()
         if lacks := missing(plan_for(job)):
+            # mpi4py is ours. What the script needs itself is more, and is found only when the ranks run.
+            imports = re.search(r"(?m)^\s*(import|from) horovod\b", self._script()) if job.mode is Mode.MPI else None
+            if imports and not importlib.util.find_spec("horovod"):
+                lacks = ["horovod, which the script imports", *lacks]
             raise ConfigError(f"mode {job.mode} {self.where} lacks {', '.join(lacks)}; or use --engine docker")
+
+    def _script(self) -> str:
+        with contextlib.suppress(OSError):
+            return (self.job.source / self.job.program).read_text(errors="replace")
+        return ""
 
     def plan(self, whole: bool) -> str:
         return render(plan_for(self.read()), whole=whole)

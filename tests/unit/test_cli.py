@@ -1,6 +1,7 @@
 """Test text and exit codes of `entrypoint plan` and other commands, and the values of `entrypoint local`."""
 
 import contextlib
+import importlib.util
 import json
 import os
 import re
@@ -380,6 +381,18 @@ def test_plan_of_a_local_run_has_folders_of_each_host(tmp_path, mode, monkeypatc
     shown = [block for block in text.split("\n\n") if block.startswith("host ")]
     wanted = [render(plan, host).partition("\n\n")[2] for host, plan in zip(engine.folders, plans, strict=True)]
     assert shown == wanted
+
+
+@pytest.mark.parametrize(
+    ("script", "first"),
+    [("import os\nimport horovod.keras as hvd\n", "horovod, which the script imports, mpi4py "), ("", "mpi4py ")],
+)
+def test_missing_software_begins_with_what_the_script_imports(tmp_path, monkeypatch, script, first):
+    (tmp_path / "train.py").write_text(script)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    engine = ProcessEngine(local_job(source=tmp_path, hosts=2, mode="mpi", output=tmp_path / "out"), {}, 0)
+    with pytest.raises(ConfigError, match=f"lacks {first}.*; or use --engine docker"), engine._ports():
+        engine.check()
 
 
 def test_many_hosts_on_few_cpus_get_a_longer_peer_timeout(tmp_path, monkeypatch):

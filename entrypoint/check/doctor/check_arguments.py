@@ -232,7 +232,7 @@ def _of_values(case: Case, options: list[Option]) -> Iterator[Finding]:
         takes_none = takes_none or (action is not None and ast.unparse(action).endswith("BooleanOptionalAction"))
         for key in sorted(option.keys & case.hyperparameters.keys()):
             value = params.arguments({key: case.hyperparameters[key]})[-1]
-            wanted = _wanted(option.use, value)
+            wanted, put = _wanted(option.use, key, value)
             if switched_on and value.lower() in _FALSE:
                 name = option.names[0]
                 yield finding(
@@ -242,36 +242,51 @@ def _of_values(case: Case, options: list[Option]) -> Iterator[Finding]:
                 wanted = "no value, and a hyperparameter always has one"
             if wanted:
                 rule, name = f"argument-refused{'/flag' * takes_none}", option.names[0]
-                yield finding(rule, option.use.place, key=key, value=repr(value), option=name, wanted=wanted)
+                place = option.use.place
+                yield finding(rule, place, key=key, value=repr(value), option=name, wanted=wanted, put=put)
 
 
-def _wanted(use: Use, value: str) -> str:
-    """Describe the values that an option accepts, if it refuses this value; "" if it may accept this value."""
+def _wanted(use: Use, key: str, value: str) -> tuple[str, str]:
+    """Describe the values that an option accepts, if it refuses this one, and what to write; "", "" if it may not."""
     kind, choices = use.argument("type"), use.argument("choices")
     if value.startswith("-") and len(value) > 1 and " " not in value and not re.fullmatch(r"-\d+|-\d*\.\d+", value):
-        return "a value, and takes what begins with - for an option"
+        return "a value, and takes what begins with - for an option", f"{key} with another first character than -"
     if kind is not None and ast.unparse(kind) == "json.loads":
         try:
             json.loads(value)
         except ValueError:
-            return "JSON"
+            return "JSON", f"hyperparameters={{{key!r}: json.dumps(...)}}, or type=str"
     number = kind.id if isinstance(kind, ast.Name) and kind.id in _NUMBERS else ""
     if number and use.argument("nargs") and value.startswith("["):
-        return f"several words of type={number}, and a list comes as one"
+        return (
+            f"several words of type={number}, and a list comes as one",
+            "type=json.loads in place of type= and nargs=",
+        )
     if use.argument("nargs") or use.argument("action"):
-        return ""
+        return "", ""
     if number:
         try:
             _NUMBERS[number](value)
         except ValueError:
-            return f"type={number}"
+            return f"type={number}", _number_for(key, value)
     if isinstance(choices, ast.Name) and len(origins := use.source.values.scopes.origins(choices)) == 1:
         choices = origins[0]
     plain = isinstance(choices, ast.List | ast.Tuple) and all(isinstance(each, ast.Constant) for each in choices.elts)
     if plain and (kind is None or ast.unparse(kind) in ("str", "int")):
         taken = [str(each.value) for each in choices.elts]  # type: ignore[union-attr]
-        return "" if value in taken else f"one of {', '.join(taken)}"
-    return ""
+        near = nearest(value, taken) or taken[0] if taken else ""
+        instead = f"hyperparameters={{{key!r}: {near!r}}}, or {value!r} among the choices="
+        return ("", "") if value in taken else (f"one of {', '.join(taken)}", instead)
+    return "", ""
+
+
+def _number_for(key: str, value: str) -> str:
+    """Return what to write for a value that `type=int` or `type=float` refuses."""
+    try:
+        number = float(value)
+    except ValueError:
+        return f"a number as hyperparameters={{{key!r}: ...}}, or type=str"
+    return f"hyperparameters={{{key!r}: {int(number)}}}, or type=float" if number.is_integer() else "type=float"
 
 
 def _of_absl(case: Case, flags: list[Option]) -> Iterator[Finding]:

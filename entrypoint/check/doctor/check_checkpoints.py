@@ -13,6 +13,7 @@ from entrypoint.check.doctor.check_folders import (
     model_untrained,
     puts_into,
     shared_folders,
+    writes_into,
 )
 from entrypoint.check.doctor.job_values import values
 from entrypoint.check.doctor.rulebook import finding
@@ -22,6 +23,7 @@ from entrypoint.launcher.job.job import Mode
 from entrypoint.usercode import api_names as api
 from entrypoint.usercode.datasets import stands_for
 from entrypoint.usercode.known_values import is_known
+from entrypoint.usercode.reader import UserProgram
 from entrypoint.usercode.source import SourceFile, Use
 
 # Names and keys that identify a process, in code as ast.unparse writes it.
@@ -103,10 +105,16 @@ def _of_checkpoints(case: Case, learns: Use) -> Iterator[Finding]:
         yield finding("checkpoint-elsewhere", written.place, severity=severity, written=written.written)
     if written is not None and not code.has(*api.READS_CHECKPOINTS) and not estimators:
         yield finding("no-resume", written.place, severity=severity)
+    if case.job and not (spot or kept) and (lost := writes_into(case, where)):
+        yield finding("no-checkpoint-config/uncopied", lost.place, severity=Severity.NOTE, written=lost.written)
     if kept and case.mode is Mode.SINGLE and case.hosts > 1:
         yield from _of_shared_checkpoints(case, where)
-    if not code.has("signal.SIGTERM", ".reached_preemption_sync_point") and not code.mentions("SIGTERM"):
+    if not handles_sigterm(code):
         yield finding("no-sigterm", learns.place)
+
+
+def handles_sigterm(code: UserProgram) -> bool:
+    return code.has("signal.SIGTERM", ".reached_preemption_sync_point") or bool(code.mentions("SIGTERM"))
 
 
 def _of_shared_checkpoints(case: Case, where: str) -> Iterator[Finding]:

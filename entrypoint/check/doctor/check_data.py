@@ -270,8 +270,9 @@ def _of_second_shards(case: Case, data: Followed) -> Iterator[Finding]:
     if not by or ours or asks or data.step("with_options", "DatasetCreator"):
         return
     off = _OFF[by]
-    if by_hand and by != "DataParallel":  # check_modes.py has that
-        yield finding("shards-twice/by-strategy", by_hand[-1].place, by=by, off=off)
+    if by_hand:
+        if by != "DataParallel":  # check_distribution.py has that
+            yield finding("shards-twice/by-strategy", by_hand[-1].place, by=by, off=off)
     elif parts and not _whole(case) and any(matches(each.name, READS_ROWS) for each in data.steps):
         place, names = data.steps[0].place, ", ".join(parts)
         yield finding("shards-twice/of-hosts", place, by=by, off=off, channels=names, channel=parts[0])

@@ -128,6 +128,17 @@ def checkpoints_elsewhere(case: Case, severity: Severity, where: str) -> Iterato
             )
 
 
+def writes_into(case: Case, where: str) -> Use | None:
+    """Return a call that is sure to write checkpoints to `where`, from which no other call may take them elsewhere."""
+    if case.code.has(*api.MOVES):
+        return None
+    saves = [(use, _PATHS) for use in case.code.calls(".save", ".save_weights", ".write") if _may_write(use)]
+    for use, table in (*((use, _WRITES) for use in calls_of(case, _WRITES)), *saves):
+        if all(f"{path}/".startswith(f"{where}/") for path in folders_of(case, use, table)):
+            return use
+    return None
+
+
 def shared_folders(case: Case) -> list[str]:
     """Return the folders of channels that are file systems, which outlive the job."""
     channels = case.request.channels.items()

@@ -3,6 +3,7 @@
 import ast
 import math
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from entrypoint.usercode.guards import tried
 from entrypoint.usercode.known_values import UNKNOWN
 from entrypoint.usercode.name_scopes import is_spread
 from entrypoint.usercode.reached import reached
-from entrypoint.usercode.source import Use, matches, texts_of, value_of
+from entrypoint.usercode.source import Use, UseKind, matches, texts_of, value_of
 
 
 def of_platform(case: Case) -> Iterator[Finding]:
@@ -40,6 +41,14 @@ _KERAS_LINES = ("7/9 - 1s - {0} - 1s/epoch - 9ms/step", "9/9 [=====] - 1s 9ms/st
 _BEFORE_THE_NUMBER = re.compile(r"([A-Za-z_]\w*)((?:\\s|\s|\\[:=]|[+:=*?'\"])*)$")
 _VALIDATES = {"validation_data": 7, "validation_split": 6}  # arguments of Keras's fit, with their positions
 _PRINTS_TOO = (*api.STARTS_PROGRAMS, *api.SESSIONS, ".ProgbarLogger", ".set_postfix", ".set_description")
+# Modules that print nothing by themselves beside what Keras's fit prints, and words of Keras's metrics.
+_SILENT = {*sys.stdlib_module_names, "", "tensorflow", "keras", "tf_keras", "horovod", "mpi4py", "sagemaker_tf_data"}
+_SILENT |= {"numpy", "pandas", "scipy", "PIL", "h5py", "jax", "boto3", "botocore"}
+_WORDS_OF_KERAS = (
+    "epoch step accuracy loss categorical binary sparse top mean squared absolute percentage logarithmic error hinge "
+    "cosine similarity proximity kullback leibler divergence poisson precision recall sensitivity specificity score "
+    "false true positives negatives root crossentropy logcosh learning rate",
+)
 _OF_KERAS = {"epochs", "batch_size", "verbose", "callbacks", "steps_per_epoch", *_VALIDATES}
 
 
@@ -81,6 +90,13 @@ def _of_metrics(case: Case) -> Iterator[Finding]:
             yield finding("metric-unprinted", place, name=name, regex=repr(regex), label=repr(label), better=shown)
         elif lack := _lack(case, log, before[1], regex):
             yield finding(f"metric-unprinted/{lack}", log.fits[0].place, name=name, regex=repr(regex))
+        elif word := _never_printed(case, regex):
+            line = re.sub(r"\(.*\)", "{value}", re.sub(r"\\s[+*]?", " ", regex))
+            better = f'print(f"{line}"), or no such metric'
+            if not _matches(regex, [line.replace("{value}", _NUMBER)]):
+                better = "a print in that form, or no such metric"
+            place = case.request.at("MetricDefinitions", name)
+            yield finding("metric-unprinted/never", place, name=name, regex=repr(regex), word=repr(word), better=better)
 
 
 def _lack(case: Case, log: _Log, word: str, regex: str) -> str:
@@ -89,6 +105,23 @@ def _lack(case: Case, log: _Log, word: str, regex: str) -> str:
         return ""
     is_named = log.may_validate or not word.startswith("val_") or case.code.mentions(rf"\b{word}\b")
     return "silent" if not log.prints else "" if is_named else "no-validation"
+
+
+def _never_printed(case: Case, regex: str) -> str:
+    """Return a word of an expression that no line can have: the program does not name it, and no library prints it.
+
+    Return "" if there may be such a line. The program is known to print only texts that can be read.
+    """
+    before = re.sub(r"(\\s|\s)[+*]", " ", re.split(r"(?<!\\)\(", regex, maxsplit=1)[0])
+    own = {part for source in case.code.sources for part in (source.path.stem, source.path.parent.name)}
+    imported = {use.name.partition(".")[0] for use in case.code.uses("*", kind=UseKind.IMPORT)}
+    if re.search(r"[|+*?\[\]{}]", before) or "|" in regex or imported - own - _SILENT:
+        return ""
+    known = " ".join(map(str, (case.environment, case.hyperparameters, *_WORDS_OF_KERAS))).lower()
+    for word in re.findall(r"[A-Za-z]{4,}", re.sub(r"\\.", " ", before)):
+        if word.lower() not in known and not case.code.mentions(f"(?i){word}"):
+            return str(word)
+    return ""
 
 
 def _log_of(case: Case) -> _Log | None:

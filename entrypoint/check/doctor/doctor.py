@@ -45,8 +45,13 @@ class DoctorReport:
     jobs: tuple[Described, ...]
     programs: tuple[UserProgram, ...]
     unseen: frozenset[str]  # programs that are not on this machine, or not where the launch script names them
-    findings: tuple[Finding, ...]  # the worst first
+    # (the jobs that have these findings, as people read it, "" if there are not several; the findings, the worst first)
+    groups: tuple[tuple[str, tuple[Finding, ...]], ...]
     unsealed: str = ""  # why the kernel did not isolate a launch script from the network
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(finding for _, findings in self.groups for finding in findings)
 
     @property
     def worst(self) -> Severity | None:
@@ -124,7 +129,9 @@ def examine(
     # A file that another of these imports is a module of that program, not a program.
     looked = {source.path.absolute() for code in programs.values() for source in code.sources[1:]}
     unseen: set[str] = set()
+    owners: dict[Finding, list[str]] = {each: [] for each in found}
     for job in jobs:
+        found = []
         name = program_of(job, files.programs)
         code = None
         if name is not None:
@@ -135,17 +142,28 @@ def examine(
         else:
             unseen |= {job.job.program.name} if job.job else set()
             found += _entry_missing(job) or _not_given(job, files.programs)
-        found += of_request(job, code, image)
+        for each in (*found, *of_request(job, code, image)):
+            _note_owner(owners, each, str(job.request.at()) if len(jobs) > 1 else "")
     for path, code in programs.items():
         if path not in looked:
-            found += _of_program(Case(code=code, other_image=image))
+            for each in _of_program(Case(code=code, other_image=image)):
+                _note_owner(owners, each, code.main.shown if len(jobs) > 1 else "")
+    groups: dict[str, list[Finding]] = {}
+    for each, names in owners.items():
+        groups.setdefault(", ".join(names), []).append(each)
     return DoctorReport(
         jobs=tuple(jobs),
         programs=tuple(programs.values()),
         unseen=frozenset(unseen),
-        findings=tuple(sorted(dict.fromkeys(found), key=lambda each: each.order)),
+        groups=tuple((of, tuple(sorted(each, key=lambda each: each.order))) for of, each in groups.items()),
         unsealed=unsealed,
     )
+
+
+def _note_owner(owners: dict[Finding, list[str]], finding: Finding, owner: str) -> None:
+    names = owners.setdefault(finding, [])
+    if owner not in names:
+        names.append(owner)
 
 
 def _of_program(case: Case) -> list[Finding]:

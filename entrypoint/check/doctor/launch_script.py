@@ -228,6 +228,14 @@ def _misspelt(problem: str, script: Path) -> str:
     return ""
 
 
+# Arguments of SDK v2's estimators of which another name may be a slip.
+_ARGUMENTS = (
+    *("instance_count", "instance_type", "volume_size", "max_run", "max_wait", "max_retry_attempts", "input_mode"),
+    *("use_spot_instances", "checkpoint_s3_uri", "output_path", "metric_definitions", "environment", "hyperparameters"),
+    *("entry_point", "source_dir", "dependencies", "framework_version", "security_group_ids", "subnets"),
+)
+
+
 def of_launch(launched: Launched, shown: str, python: str) -> Iterator[Finding]:
     """Yield reasons why a launch script fails or submits nothing, and its arguments that the SDK drops."""
     place = Place(file=shown, line=launched.line)
@@ -260,4 +268,5 @@ def of_launch(launched: Launched, shown: str, python: str) -> Iterator[Finding]:
                 more = ', and "ENTRYPOINT_PROCESSES_PER_HOST"' if "processes_per_host" in value else ""
                 yield finding("distribution-dropped", at, maker=launch.maker, value=value, mode=mode, more=more)
             else:
-                yield finding("argument-dropped", at, maker=launch.maker, name=name, value=value)
+                near = f"{meant}={value}; or " if (meant := nearest(name, _ARGUMENTS, least=0.7)) else ""
+                yield finding("argument-dropped", at, maker=launch.maker, name=name, value=value, near=near)

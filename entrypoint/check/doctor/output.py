@@ -50,9 +50,12 @@ def as_text(report: DoctorReport, *, all_notes: bool = False) -> str:
     if not report.jobs:
         lines += [f"{code.main.shown}: checked without a job" for code in report.programs]
     left = [] if all_notes else _notes_left(report.findings)
-    for finding in (each for each in report.findings if each not in left):
-        lines += ["", f"{finding.place}: {finding.severity} [{finding.check}] {finding.found}"]
-        lines += [f"    put: {finding.instead}"]
+    for of, findings in report.groups:
+        shown = [each for each in findings if each not in left]
+        lines += ["", f"of {of}:"] if shown and of else []
+        for finding in shown:
+            lines += ["", f"{finding.place}: {finding.severity} [{finding.check}] {finding.found}"]
+            lines += [f"    put: {finding.instead}"]
     if left:
         named = (f"{kind}{f' ({times})' * (times > 1)}" for kind, times in Counter(each.check for each in left).items())
         lines += ["", f"more notes, which --notes prints: {', '.join(named)}"]

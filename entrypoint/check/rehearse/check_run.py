@@ -246,10 +246,7 @@ def of_speed(case: Rehearsal) -> Iterator[Finding]:
     elif rate := run.rate_of("epoch"):
         yield fine("speed", f"{rate * 60:.3g} epochs a minute here; at the end {figures(run.metrics)}")
     else:
-        yield note(
-            "speed", "the script prints no steps in a known form",
-            "print(f'step={step} loss={loss}'), or ENTRYPOINT_METRICS",
-        )  # fmt: skip
+        yield note("speed", *case.no_rate(run))
 
 
 def of_memory(case: Rehearsal) -> Iterator[Finding]:

@@ -12,8 +12,7 @@ from entrypoint.check.rehearse.results import RunName, SeenRun
 from entrypoint.launcher.outcome.outcome import Kind
 
 SAGEMAKER_GRACE_SECONDS = 120.0  # seconds from SIGTERM to SIGKILL of StopTrainingJob, and of a spot instance's end
-_KEEP = f"{remedy('no-checkpoint-config')}; {remedy('no-checkpoint')}"
-_CATCH = remedy("no-sigterm")
+_MORE_OFTEN = "write checkpoints more often, to /opt/ml/checkpoints"
 
 
 def of_stop(case: Rehearsal) -> Iterator[Finding]:
@@ -36,13 +35,13 @@ def of_stop(case: Rehearsal) -> Iterator[Finding]:
             "stop",
             f"SIGTERM does not end it: {', '.join(killed[:4])} had to be killed after "
             f"{duration(case.request.stop_grace)}",
-            _CATCH,
+            _catch(case),
         )
     elif took > SAGEMAKER_GRACE_SECONDS:
         yield error(
             "stop",
             f"it took {duration(took)} to end; SageMaker kills after {SAGEMAKER_GRACE_SECONDS:.0f} s",
-            _CATCH,
+            _catch(case),
         )
     else:
         yield fine("stop", f"SIGTERM ended it within {duration(took)}")
@@ -72,10 +71,23 @@ def _of_what_it_left(case: Rehearsal, run: SeenRun, acted: float) -> Iterator[Fi
             "stop",
             "it saves nothing when it is stopped: the last checkpoint was "
             f"{duration(max(0.0, acted - max(before)))} old",
-            _CATCH,
+            _catch(case),
         )
     else:
-        yield warning("stop", "it saves neither a checkpoint nor a model when it is stopped", f"{_CATCH}; {_KEEP}")
+        lacks = "; ".join([_catch(case), *_lacks(case)])
+        yield warning("stop", "it saves neither a checkpoint nor a model when it is stopped", lacks)
+
+
+def _catch(case: Rehearsal) -> str:
+    if case.request.handles_sigterm:
+        return "the script names SIGTERM: what it does then must save a checkpoint and exit, in each process, in time"
+    return remedy("no-sigterm")
+
+
+def _lacks(case: Rehearsal) -> list[str]:
+    """Return how to keep checkpoints, without what the request and the script have already."""
+    config = [] if case.request.keeps_checkpoints else [remedy("no-checkpoint-config")]
+    return config if case.request.writes_checkpoints else [*config, remedy("no-checkpoint")]
 
 
 def of_keeping(case: Rehearsal) -> Iterator[Finding]:
@@ -89,18 +101,19 @@ def of_keeping(case: Rehearsal) -> Iterator[Finding]:
     if not before and not case.request.keeps_checkpoints:
         yield severe(
             "checkpoints", "the request has no CheckpointConfig: a job that loses a host starts from the beginning, "
-            "and is paid for twice", _KEEP,
+            "and is paid for twice", "; ".join(_lacks(case)),
         )  # fmt: skip
     elif before:
         first = max(0.0, min(before) - run.began)
         yield fine("checkpoints", f"the first is written {duration(first)} after the script's start")
     elif run.ended.acted is None:
-        yield error("checkpoints", "it ran to its end without writing a checkpoint", _KEEP)
+        lacks = "; ".join(_lacks(case)) or _MORE_OFTEN
+        yield error("checkpoints", "it ran to its end without writing a checkpoint", lacks)
     else:
         yield severe(
             "checkpoints",
             f"none was written within {duration(run.trained)}: a job that loses a host loses at least that",
-            f"write them more often, or a longer --seconds to see the first; {_KEEP}",
+            "; ".join([f"{_MORE_OFTEN}, or a longer --seconds to see the first", *_lacks(case)]),
         )  # fmt: skip
 
 
@@ -141,13 +154,19 @@ def of_resume(case: Rehearsal) -> Iterator[Finding]:
         else:
             yield error(
                 "resume", f"{anew}: its first {count} is {again:g}, though the killed run had reached {reached:g} and "
-                "kept checkpoints", remedy("no-resume"),
+                "kept checkpoints", _restore(case),
             )  # fmt: skip
         return
-    yield from _by_names(killed, run, anew)
+    yield from _by_names(case, killed, run, anew)
 
 
-def _by_names(killed: SeenRun, run: SeenRun, anew: str) -> Iterator[Finding]:
+def _restore(case: Rehearsal) -> str:
+    if case.request.reads_checkpoints:
+        return "restore the newest file of /opt/ml/checkpoints, and train on from its step (fit: initial_epoch=)"
+    return remedy("no-resume")
+
+
+def _by_names(case: Rehearsal, killed: SeenRun, run: SeenRun, anew: str) -> Iterator[Finding]:
     """Judge by the numbers in the names of checkpoints, if the script reports no steps."""
     before, after = (_numbers(each) for each in (killed, run))
     if before and after and min(after) > min(before):
@@ -155,13 +174,11 @@ def _by_names(killed: SeenRun, run: SeenRun, anew: str) -> Iterator[Finding]:
     elif before and after and min(before) < max(before):
         yield error(
             "resume", f"{anew}: its first checkpoint is number {min(after)}, though there was {max(before)}",
-            remedy("no-resume"),
+            _restore(case),
         )  # fmt: skip
     else:
-        yield note(
-            "resume", "it is not known whether it continues from the checkpoint: it prints no steps",
-            "print(f'step={step} loss={loss}')",
-        )  # fmt: skip
+        why, instead = case.no_rate(run)
+        yield note("resume", f"it is not known whether it continues from the checkpoint: {why}", instead)
 
 
 def _numbers(run: SeenRun) -> list[int]:

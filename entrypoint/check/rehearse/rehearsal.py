@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from entrypoint.base.severity import Severity
+from entrypoint.base.wording import duration
 from entrypoint.check.finding import Finding, counted, goes
 from entrypoint.check.rehearse.results import RunName, SeenRun
 from entrypoint.check.rehearse.sample import ChannelSample
@@ -29,6 +30,10 @@ class RehearsedRequest:
     unmoved: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()  # places with a literal /opt/ml
     same_epochs: bool = False  # the number of steps in an epoch does not depend on the data
+    fits: bool = False  # Keras's fit trains, and prints each epoch
+    writes_checkpoints: bool = False  # the script has such a call, and so on
+    reads_checkpoints: bool = False
+    handles_sigterm: bool = False
     others: int = 0
     hyperparameters: Mapping[str, str] = field(default_factory=dict)  # JSON in strings
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -64,6 +69,17 @@ class Rehearsal:
     def stopped(self) -> SeenRun | None:
         """Return the run that was stopped midway: the STOP run; or the plain run, if it did not end by itself."""
         return self.run(RunName.STOP) or (self.plain if self.plain.ended.acted else None)
+
+    def no_rate(self, run: SeenRun) -> tuple[str, str]:
+        """Return why a run shows no rate of steps or epochs, and what to do."""
+        count, within = run.counts, duration(run.trained)
+        by_keras = self.request.fits or "epochs" in run.metrics
+        if by_keras and not run.is_whole and count != "step" and run.first("epoch") == run.last("epoch"):
+            return f"no epoch of Keras's fit ended within {within}", "a longer --seconds, or fewer --records"
+        if count:
+            return f"the {count}s printed within {within} are too few for a rate", "a longer --seconds"
+        form = "print(f'step={step} loss={loss}'), or ENTRYPOINT_METRICS"
+        return "the script prints no steps in a known form", form
 
 
 def figures(values: dict[str, Any]) -> str:

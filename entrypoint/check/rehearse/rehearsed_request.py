@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.base.errors import ConfigError
+from entrypoint.check.doctor.check_checkpoints import handles_sigterm
 from entrypoint.check.doctor.doctor import jobs_of, program_of, sort_out, title_of
 from entrypoint.check.doctor.planned_job import Described, of_our_driver, our_launcher_runs, written
 from entrypoint.check.doctor.requirements import of_requirements, requirements_of
@@ -19,7 +20,9 @@ from entrypoint.launcher.job import groups, params
 from entrypoint.launcher.job.choices import Mode
 from entrypoint.launcher.job.groups import Group
 from entrypoint.simulate.spec import LocalJob
+from entrypoint.usercode import api_names as api
 from entrypoint.usercode.reader import read_code
+from entrypoint.usercode.source import value_of
 
 BASE = "/opt/ml"
 _SET = ("SAGEMAKER_PROGRAM", "SAGEMAKER_SUBMIT_DIRECTORY", "ENTRYPOINT_MONITOR", "ENTRYPOINT_MONITOR_INTERVAL")
@@ -81,7 +84,9 @@ def _asked(described: Described, program: str, source: Path, others: int) -> Ask
     values = {**given, **request.environment}
     moved = tuple(key for key, value in given.items() if _WRITTEN.search(key) and _begins(value, "s3://"))
     code = read_code(source / program, program)
-    steps = (use.argument("steps_per_epoch") for use in code.calls(".fit"))
+    fits = list(code.calls(".fit"))
+    steps = (use.argument("steps_per_epoch") for use in fits)
+    of_keras = code.imports("tensorflow*", "keras*")
     case = Case(code=code, described=described)
     literal = [str(at.at(node)) for at, node, _ in code.strings(f"^{BASE}\\b") if not case.never_takes(at, node)]
     return Asked(
@@ -101,6 +106,10 @@ def _asked(described: Described, program: str, source: Path, others: int) -> Ask
         unmoved=tuple(key for key, value in values.items() if _begins(value, "s3://") and key not in moved),
         fixed=tuple(dict.fromkeys([*(key for key, value in values.items() if _begins(value, BASE)), *literal])),
         same_epochs=any(isinstance(each, ast.Constant | ast.Attribute) for each in steps),
+        fits=of_keras and any(value_of(use.argument("verbose", 4)) != 0 for use in fits),
+        writes_checkpoints=any(code.made(*api.WRITES_CHECKPOINTS)),
+        reads_checkpoints=code.has(*api.READS_CHECKPOINTS),
+        handles_sigterm=handles_sigterm(code),
         others=others,
         hyperparameters=given,
         environment=request.environment,

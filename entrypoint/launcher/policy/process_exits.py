@@ -1,5 +1,6 @@
 """Decide what follows if a process of this host ends, or if it does not end. Pure."""
 
+import re
 from collections.abc import Iterator, Sequence
 from signal import SIGKILL, SIGTERM
 
@@ -25,6 +26,7 @@ NO_SERVER_SECONDS = 60.0  # seconds within which a chief's script listens, if it
 LOG_WAITING_SECONDS = 30.0  # seconds after the first script's end, if others still work
 SHOWN = 5  # processes that are named
 LOOK_WAITING_SECONDS = 1.0  # seconds between two looks at that: the reports of all hosts are read
+_TASK = re.compile(r"(?s)/job:(\w+)/(?:replica:\d+/)?task:(\d+)\b(?!.*/job:\1/(?:replica:\d+/)?task:\2\b)")
 
 
 class Ends:
@@ -68,6 +70,7 @@ class Ends:
         else:
             arguments = command_words(spec.program.arguments) if spec.program else []
             error, details, confidence = explain(exit, event.output, event.wrote, arguments)
+        error = self._with_hosts(error)
         if spec.duty is Duty.RANK and self._may_follow(exit, error):
             confidence = Confidence.LOW
         what = f"ended too early, {exit}" if spec.duty is Duty.SERVER else str(exit)
@@ -88,6 +91,16 @@ class Ends:
         if self.facts.plan.daemon == DAEMONS[PRRTE]:
             return exit.code == LOST_PEER
         return exit.signal == SIGKILL and not error  # mpirun kills the other ranks when one fails
+
+    def _with_hosts(self, error: str) -> str:
+        """Return TensorFlow's report of missed heartbeats with the host of each task, at its last mention."""
+
+        def located(task: re.Match[str]) -> str:
+            names = (f"{task[1].removeprefix('jax_')}/{task[2]}", task[1])
+            host = next((spec.host for spec in self.facts.plan.processes if spec.name in names), "")
+            return f"{task[0]} ({host})" if host else task[0]
+
+        return _TASK.sub(located, error) if "heartbeat" in error else error
 
     def note_orphan(self, now: float) -> None:
         """Note that the daemon that starts ranks for mpirun has ended. Blame it if the ranks cannot continue.

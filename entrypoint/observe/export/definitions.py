@@ -9,11 +9,14 @@ from entrypoint.record import lines
 
 USUAL = ("loss", "accuracy", "val_loss", "val_accuracy", "steps_per_second")
 NUMBER = r"[-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?"
+_OF_KERAS = ("epochs", "epoch_step", "epoch_steps", "step_seconds")
 MOST = 40  # definitions that SageMaker accepts for a job
 
 
 def regex(name: str) -> str:
     """Return an expression for `name: 0.5` (of Keras) and `name=0.5`. A longer name with this end does not match."""
+    if name == "epoch":
+        return rf"\b[Ee]poch\s*[=:\s]\s*({NUMBER})"  # Keras's line is `Epoch 3/10`
     return rf"\b{re.escape(name)}\s*[=:]\s*({NUMBER})"
 
 
@@ -32,6 +35,10 @@ def definitions(names: Sequence[str], sdk: str) -> str:
 
 
 def metrics_in(all_lines: Iterable[lines.Line]) -> list[str]:
-    """Return the names of all metrics in lines of records, the most frequent first."""
+    """Return the names of all metrics in lines of records, the most frequent first.
+
+    Leave out what the monitor computes from Keras's output, since no line of the log has it.
+    """
     names = Counter(name for line in all_lines if isinstance(line, lines.Metric) for name in line.values)
-    return sorted(names, key=lambda name: (-names[name], name))[:MOST]
+    computed = {*_OF_KERAS, *(["step"] if "epoch_step" in names else [])}
+    return sorted(names.keys() - computed, key=lambda name: (-names[name], name))[:MOST]

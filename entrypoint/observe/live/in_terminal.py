@@ -66,7 +66,7 @@ class _Folder:
         self._folders, self._view, self._tails = folders, View(), dict[Path, RecordTail]()
 
     def state(self) -> bytes:
-        """Return the state as JSON; `{}` if there is no record yet."""
+        """Return the state as JSON, without hosts if there is no record yet."""
         view = self._view
         largest: dict[str, Path] = {}  # the coordinator has the records of all hosts, unless it was lost
         for path in (path for folder in self._folders for path in folder.glob(f"*{ENDING}")):
@@ -83,15 +83,20 @@ class _Folder:
             serve.state(record.parent)  # the monitors write every second while somebody looks
         # A job without an outcome runs as long as its records grow.
         silent = not state["outcome"] and not 0 <= lines.now() - view.last < lines.ALIVE_SECONDS
-        return json.dumps({**state, "silent": silent} if state["hosts"] else {}).encode()
+        for host in state["hosts"] if state["outcome"] else ():
+            if host["phase"] != "ended":
+                is_blamed = (state["outcome"]["cause"] or {}).get("host") == host["name"]
+                host["phase"] = "lost" if is_blamed else "no end recorded"
+                for process in host["processes"]:
+                    process["ended"] = process["ended"] or "no end recorded"
+        return json.dumps({**state, "silent": silent}).encode()
 
 
 def _state(get: Callable[[], bytes], why_not: str) -> dict[str, Any]:
     """Return a state that can be drawn. If there is none, raise ConfigError; `why_not` begins its text."""
     try:
         state: dict[str, Any] = json.loads(get())
-        if state != {}:
-            _headline(state), _rows(state), _said(state)
+        _headline(state), _rows(state), _said(state)
         return state
     except (OSError, http.client.HTTPException) as error:
         raise ConfigError(f"{why_not}: {error}") from None
@@ -113,7 +118,7 @@ def show(state_of: Source, once: bool) -> int:
     """Show the job once, or until it ends or Ctrl-C is pressed; return 0. Raise ConfigError without a job or Rich."""
     console, live = (imported(f"rich.{name}", "tools", "`entrypoint top`") for name in ("console", "live"))
     state, until = state_of(), time.monotonic() + FIRST_SECONDS
-    while not state:
+    while not state["hosts"]:
         if time.monotonic() > until:
             raise ConfigError(
                 f"no data of this job for {FIRST_SECONDS:g} s: it has ended, or ENTRYPOINT_MONITOR is false"
@@ -128,7 +133,7 @@ def show(state_of: Source, once: bool) -> int:
         try:
             while not state["outcome"]:
                 time.sleep(AGAIN_SECONDS)
-                state = state_of() or state
+                state = state_of()
                 screen.update(_drawn(state, terminal.width), refresh=True)
         except KeyboardInterrupt:
             return 0

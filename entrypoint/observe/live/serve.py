@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.launcher.control.pages import Route, headers, is_this_machine
+from entrypoint.record.lines import now
 
 WATCHED, STATE = "watched", "live.json"
 STILL_WATCHED_SECONDS = 15.0  # seconds after somebody has looked
@@ -19,12 +20,14 @@ PAGE, LIVE = "/", "/live"
 
 
 def state(folder: Path) -> bytes:
-    """Return the last state of the job as JSON, `{}` before the first, and keep the monitor writing it."""
+    """Return the last state of the job as JSON, one without hosts before the first, and keep the monitor writing it."""
     try:
         (folder / WATCHED).touch()
         return (folder / STATE).read_bytes()
     except OSError:
-        return b"{}"
+        from entrypoint.observe.live.view import View  # here: most jobs are never watched
+
+        return json.dumps(View().state(now())).encode()
 
 
 ROUTES = {

@@ -160,7 +160,7 @@ class Monitor:
         if kind == LINE:
             self._note(what)
         elif kind == UNSEEN:
-            self._printed.bytes[process] += int(what)
+            self._printed.add_unseen(process, int(what))
         else:
             self._printed.scan(process, what.decode("utf-8", "replace"))
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from entrypoint.observe.monitor.printed_metrics import MetricReader, WantedMetric
 from entrypoint.record.lines import Lines, Metric, Stalled
@@ -11,6 +11,11 @@ LINES, WIDTH = 5, 300  # recorded of a process: its last lines, and characters o
 HELD_CHARS = 1 << 16  # characters of output that wait to be read
 WARNING_LINES, WARNING_WIDTH = 6, 200  # kept of a stall warning: lines, and characters of each
 _CONTROLS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# What TensorFlow logs by itself while it starts: in its own form and absl's, and the ends of such messages.
+_OF_TENSORFLOW = re.compile(
+    r"(?:(?:\d{4}-\d\d-\d\d [\d:.]+: [IWEF] \S+:\d+\] |[IWEF]\d{4} [\d:.]+ +\d+ \S+:\d+\] "
+    r"|WARNING: All log messages before absl::|To enable the following instructions: )[^\n]*(?:\n\s*|$))+"
+)
 _BEGINS = re.compile(r".*stall_inspector\.cc")
 _GOES_ON = re.compile(r"(Missing ranks:|Stalled ops:|(\d{1,7}): \[.*\]?|\S+ \[missing ranks: [\d, ]+\])\s*$")
 
@@ -23,7 +28,9 @@ class Printed:
 
     def __init__(self, wanted: Collection[tuple[str, str]], log: Callable[[str], None]) -> None:
         self._wanted = [WantedMetric(name, expression, log) for name, expression in wanted]
-        self.bytes: Counter[str] = Counter()  # process -> bytes that it has printed, also those that were not sent here
+        # process -> bytes that it has printed; and of these, those of TensorFlow before the script's first line
+        self._bytes: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._spoke: set[str] = set()  # processes that have printed another line than TensorFlow's
         self._texts: defaultdict[str, list[str]] = defaultdict(list)  # process -> what is not read yet
         self._held = 0  # characters of it
         self._readers: dict[str, MetricReader] = {}
@@ -40,7 +47,12 @@ class Printed:
     def _read(self) -> None:
         for process, texts in self._texts.items():
             text = "".join(texts)
-            self.bytes[process] += len(self.stalls.without(process, text))
+            rest = self.stalls.without(process, text)
+            self.add_unseen(process, count := len(rest))
+            if process not in self._spoke and _OF_TENSORFLOW.fullmatch(rest):
+                self._bytes[process]["startup"] += count
+            elif count:
+                self._spoke.add(process)
             self.reader(process).read(text)
             self._lines[process].extend(last_lines(text))
         self._texts.clear()
@@ -51,11 +63,15 @@ class Printed:
             self._readers[process] = MetricReader(wanted=self._wanted)
         return self._readers[process]
 
-    def take_bytes(self) -> Counter[str]:
-        """Return how many bytes each process has printed, without Horovod's stall warnings."""
+    def take_bytes(self) -> Mapping[str, Counter[str]]:
+        """Return how many bytes each process has printed, without Horovod's stall warnings, as a sample has them."""
         self._read()
-        taken, self.bytes = self.bytes, Counter()
+        taken, self._bytes = self._bytes, defaultdict(Counter)
         return taken
+
+    def add_unseen(self, process: str, count: int) -> None:
+        """Count bytes of output that were not sent here."""
+        self._bytes[process]["output"] += count
 
     def take_lines(self, *processes: str) -> Iterator[Lines]:
         """Yield the last lines of these processes, or of all."""

@@ -9,7 +9,6 @@ import contextlib
 import os
 import re
 import time
-from collections import Counter
 from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
@@ -159,7 +158,9 @@ class Sampling:
         self._looked = time.monotonic()
         self._host.look()
 
-    def look(self, running: Mapping[str, int], training: Collection[str], printed: Counter[str]) -> SampleLine:
+    def look(
+        self, running: Mapping[str, int], training: Collection[str], printed: Mapping[str, Mapping[str, int]]
+    ) -> SampleLine:
         """Return the use since the last look.
 
         `running`: {name: pid} of the plan's processes; `training`: the names of those that train; `printed`: bytes of
@@ -172,8 +173,8 @@ class Sampling:
         pids = {pid for family in families.values() for pid in family}
         if filled := fifos_filled(self._pipes, pids):
             host["fifos"] = filled
-        for name, count in printed.items():
-            processes.setdefault(name, {})["output"] = count
+        for name, counts in printed.items():
+            processes.setdefault(name, {}).update(counts)
         trainers = {pid for name in training for pid in families.get(name, ())}
         exchanged = self.exchange.look(trainers)
         if self.exchange.is_blind:

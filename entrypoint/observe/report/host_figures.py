@@ -193,7 +193,7 @@ class HostFigures:
             amounts["fifo", text(channel, 80)] = seconds * waiting / max(1.0, capacity)
         for name, its in line.processes.items():
             process = self.processes.get(name) or self._process(name)
-            if process.first_output is None and its.get("output"):
+            if process.first_output is None and its.get("output", 0) > its.get("startup", 0):
                 process.first_output = at
             amounts.update({("process", process.name, what): its[what] for what in ("cpu", "wait") if what in its})
             if "memory" in its:

@@ -159,7 +159,9 @@ def software(here: Mapping[str, Installed], before: Mapping[str, Installed]) -> 
     Lines name what the requirements have installed; `before` is what was installed before.
     """
     there = {name: each.version for name, each in here.items()}
-    found = {"image": os.environ.get("SAGEMAKER_TF_ENTRYPOINT_IMAGE", "").strip(), "Python": sys.version.split()[0]}
+    # A plain `docker build` is told neither version nor commit.
+    image = [each for each in os.environ.get("SAGEMAKER_TF_ENTRYPOINT_IMAGE", "").split() if each != "unknown"]
+    found = {"image": " ".join(image), "Python": sys.version.split()[0]}
     found |= {name: there.get(name, "") for name in NAMED}
     found["installed by requirements"] = "\n".join(sorted(f"{name} {there[name]}" for name in changed(before, here)))
     return found

@@ -14,8 +14,9 @@ from processes import processes_with
 from waiting import eventually
 
 from entrypoint.check.doctor.doctor import examine
-from entrypoint.check.doctor.launch_script import CAUGHT, launched
+from entrypoint.check.doctor.launch_script import CAUGHT, Launched, launched, of_launch
 from entrypoint.check.doctor.output import as_json, as_text
+from entrypoint.check.doctor.request import Launch, Request
 from entrypoint.cli.main import run
 from entrypoint.launcher.job.job import Mode
 
@@ -215,6 +216,19 @@ boto3.client("sagemaker", region_name="eu-west-1").create_hyper_parameter_tuning
 """
 
 
+@pytest.mark.parametrize(
+    ("name", "put"),
+    [
+        ("max_runtime", 'max_run=3600; or hyperparameters={"max_runtime": 3600}, if it is for the script'),
+        ("colour", 'hyperparameters={"colour": 3600}, if it is for the script'),
+    ],
+)
+def test_remedy_for_a_dropped_argument_says_what_to_write(name: str, put: str) -> None:
+    launch = Launch(sdk="v2", maker="Estimator", line=3, dropped={name: "3600"})
+    (told,) = of_launch(Launched(requests=(Request(body={}, file=""),), launches=(launch,)), "submit.py", "python")
+    assert told.check == "argument-dropped" and told.instead.startswith(put)
+
+
 @pytest.mark.parametrize("place", ["ResourceConfig", "HyperParameterTuningResourceConfig"])
 def test_tuning_trial_has_hosts_and_tuned_hyperparameters(place: str, tmp_path: Path) -> None:
     """SDK v2 puts the host's name second. Each trial also has the tuned hyperparameters."""
@@ -303,6 +317,27 @@ def test_notes_of_more_than_three_kinds_are_only_named(tmp_path: Path, capsys: p
     (named,) = re.findall("more notes, which --notes prints: (.*)", few)
     assert {each.partition(" ")[0] for each in named.split(", ")} == kinds - shown
     assert f"{found['notes']} notes" in few
+
+
+def test_findings_of_several_jobs_are_grouped_by_job(tmp_path: Path) -> None:
+    """Each finding stands once: those that both jobs have, as of the one script, are named as of both."""
+    noted = {**REQUEST, "DebugHookConfig": {"S3OutputPath": "s3://bucket/tensors"}}
+    worse = {**REQUEST, "Environment": {"ENTRYPOINT_MOD": "mpi"}}
+    files = {
+        "a.json": json.dumps(noted),
+        "b.json": json.dumps(worse),
+        "train.py": SCRIPT.replace("saver.restore()", ""),
+    }
+    write_files(tmp_path, files)
+    one, two = (str(tmp_path / name) for name in ("a.json", "b.json"))
+    report = examine([one, two, str(tmp_path / "train.py")])
+    assert [(of, [each.check for each in findings]) for of, findings in report.groups] == [
+        (f"{one}:1, {two}:1", ["no-resume"]), (f"{one}:1", ["debugger"]), (f"{two}:1", ["job-warning"]),
+    ]  # fmt: skip
+    text = as_text(report)
+    assert text.index(f"of {one}:1:") < text.index("[debugger]") < text.index(f"of {two}:1:")
+    assert text.index(f"of {two}:1:") < text.index("[job-warning]")
+    assert "of " + one not in as_text(examine([one, str(tmp_path / "train.py")])), "there is one job"
 
 
 def test_json_shows_whether_the_program_was_examined(tmp_path: Path) -> None:

@@ -159,6 +159,7 @@ ONE_ENDS = run("plain", None, kind="succeeded", hosts=(host("algo-1", (), kind="
 KILLED = replace(ONE_ENDS, ended=replace(ONE_ENDS.ended, code=137))
 NO_TOTAL = asking(plain(None, kind="succeeded"), hyperparameters={})
 EPOCHS_OF_100_STEPS = [{"step": 10.0 * n, "epoch_steps": 100.0} for n in range(9)]
+FIRST_EPOCH = (("epoch", 1.0),)
 EPOCHS = [{"epoch": 1.0 + n} for n in range(9)]
 
 # Rehearsals by the check that looks at them, with the level and the words of what is not fine; nothing: all is fine.
@@ -220,10 +221,12 @@ TOLD: dict[str, list[Any]] = {
         ),
     ],
     "speed": [
-        (alone(metrics=()), "note: prints no steps"),
+        (alone(metrics=(), first=()), "note: prints no steps"),
         (alone(metrics=metrics(*EPOCHS, every=2)),),
-        (alone(metrics=metrics({"step": 7.0})), "note: no steps in a known form"),
-        (alone(metrics=metrics({"epoch": 1.0, "epochs": 30.0})), "note: no steps"),
+        (alone(metrics=metrics({"step": 7.0})), "note: the steps printed within 21 s are too few"),
+        (alone(metrics=metrics({"epoch": 1.0, "epochs": 30.0}), first=FIRST_EPOCH), "note: no epoch of Keras's fit"),
+        (asking(alone(metrics=(), first=()), fits=True), "note: no epoch of Keras's fit ended within 21 s"),
+        (alone(metrics=metrics({"epoch": 1.0}), first=FIRST_EPOCH), "note: the epochs printed within 21 s are too few"),
     ],
     "data": [
         (sampled(no_data=("_SUCCESS", "a.crc")), "note: training: _SUCCESS, a.crc are ignored, as they are not data"),
@@ -318,6 +321,27 @@ def test_rehearsal_check_gives_the_expected_findings(check: str, case: Rehearsal
 def test_remedy_for_files_read_twice_suits_the_mode(mode: str, words: str) -> None:
     (found,) = findings(asking(reading(("a", "b"), ("a", "b")), mode=mode), "shards")
     assert words in found.instead
+
+
+HAS_ALL = {"writes_checkpoints": True, "reads_checkpoints": True, "handles_sigterm": True}
+LATE = plain(kept=((30.5, CHECKPOINT),))
+AGAIN = resumed(KILL, replace(RESUME, hosts=PLAIN.hosts))
+
+
+@pytest.mark.parametrize(
+    ("case", "check", "words"),
+    [
+        (plain(kept=()), "stop", "signal.signal"),
+        (LATE, "checkpoints", "saver.save()"),
+        (asking(plain(kept=()), keeps_checkpoints=False), "checkpoints", "checkpoint_s3_uri"),
+        (AGAIN, "resume", "saver.restore()"),
+    ],
+)
+def test_remedies_name_only_what_the_job_lacks(case: Rehearsal, check: str, words: str) -> None:
+    found, left = (findings(each, check)[-1] for each in (case, asking(case, **HAS_ALL)))
+    assert words in found.instead and left.instead
+    assert not any(each in left.instead for each in ("signal.signal", "saver."))
+    assert ("checkpoint_s3_uri" in left.instead) is not case.request.keeps_checkpoints
 
 
 def test_healthy_job_rehearses_as_go() -> None:

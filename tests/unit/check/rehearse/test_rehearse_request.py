@@ -110,6 +110,20 @@ def test_epoch_of_fixed_steps_has_full_length_on_samples(steps: str, same: bool,
     assert asked(tmp_path, f"model.fit(rows, steps_per_epoch={steps})\n").same_epochs is same
 
 
+def test_request_says_what_its_script_does_already(tmp_path: Path) -> None:
+    script = """
+import signal, tensorflow as tf
+signal.signal(signal.SIGTERM, print)
+backup = tf.keras.callbacks.BackupAndRestore("/opt/ml/checkpoints")
+model.fit(rows, callbacks=[backup]{more})
+"""
+    found = asked(tmp_path, script.format(more=""))
+    assert found.fits and found.writes_checkpoints and found.reads_checkpoints and found.handles_sigterm
+    assert not asked(tmp_path, script.format(more=", verbose=0")).fits, "it prints nothing"
+    bare = asked(tmp_path, "import tensorflow as tf\nprint(1)\n")
+    assert not (bare.fits or bare.writes_checkpoints or bare.reads_checkpoints or bare.handles_sigterm)
+
+
 def test_each_instance_group_keeps_one_host(tmp_path: Path) -> None:
     groups = [
         {"InstanceGroupName": name, "InstanceType": "ml.c5.xlarge", "InstanceCount": count}

@@ -93,8 +93,11 @@ def test_digest_of_code_depends_on_names_and_contents(prepare, tmp_path):
 def test_installed_software_is_listed_with_its_versions(prepare, monkeypatch):
     import numpy
 
-    monkeypatch.setenv("SAGEMAKER_TF_ENTRYPOINT_IMAGE", "0.1.0 e30f56")
     here = prepare["installed"]()
+    for told, shown in (("unknown unknown", ""), ("0.1.0 unknown", "0.1.0")):  # by `docker build` and without git
+        monkeypatch.setenv("SAGEMAKER_TF_ENTRYPOINT_IMAGE", told)
+        assert prepare["software"](here, here)["image"] == shown
+    monkeypatch.setenv("SAGEMAKER_TF_ENTRYPOINT_IMAGE", "0.1.0 e30f56")
     found = prepare["software"](here, here)
     assert (found["image"], found["numpy"]) == ("0.1.0 e30f56", numpy.__version__)
     assert found["Python"].startswith("3.")

@@ -384,8 +384,31 @@ def test_text_of_a_lone_symptom_sets_how_long_a_better_cause_is_awaited(play, er
     heartbeats(p, 5 + seconds * 0.95, 2, 3)
     p.at(5 + seconds * 1.1)
     assert p.policy.facts.outcome_at == pytest.approx(5 + seconds, abs=0.1)
-    assert p.blamed.startswith(f"algo-{host} worker/{host - 1}") and error.partition(": ")[2].split(". ")[0] in p.blamed
+    assert (
+        p.blamed.startswith(f"algo-{host} worker/{host - 1}")
+        and error.partition(": ")[2].split(". ")[0].removesuffix(" heartbeat timeout") in p.blamed
+    )
     assert p.blamed.endswith(" (probably a symptom)") is marked
+
+
+@pytest.mark.parametrize(
+    ("mode", "said", "named"),
+    [
+        (
+            "mwms",
+            "Error reported from /job:worker/task:1: Task /job:worker/replica:0/task:1 heartbeat timeout. This",
+            "from /job:worker/task:1: Task /job:worker/replica:0/task:1 (algo-2) heartbeat timeout. This",
+        ),
+        ("jax", "unhealthy (stopped sending heartbeats): /job:jax_worker/replica:0/task:2", "task:2 (algo-3)"),
+        ("mwms", "Socket closed, of /job:worker/replica:0/task:1", "of /job:worker/replica:0/task:1"),
+    ],
+)
+def test_heartbeat_timeout_of_a_task_names_its_host(play, mode, said, named):
+    p = running(play, mode=mode)
+    p.at(5, failed("worker/0", f"UnavailableError: {said}"), reported(2), reported(3))
+    heartbeats(p, 5 + PEER_SECONDS * 0.95, 2, 3)
+    p.at(5 + PEER_SECONDS * 1.1)
+    assert p.blamed.removesuffix(" (probably a symptom)").endswith(named)
 
 
 @pytest.mark.parametrize("output", ["", "loss 0.3\n", f"{TRACEBACK}{SHUT_DOWN}\n", RAISED + "goes on\n"])

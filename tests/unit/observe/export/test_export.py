@@ -7,6 +7,7 @@ import pytest
 
 from entrypoint.observe.export.definitions import USUAL, definitions, metrics_in, regex
 from entrypoint.observe.export.points import Points
+from entrypoint.observe.monitor.printed_metrics import MetricReader
 from entrypoint.record.lines import line_of
 
 LINES = [
@@ -40,6 +41,8 @@ PRINTED = [
     ("loss", "[algo-1 rank 0] step=3 loss=1.5e-3", "1.5e-3"),
     ("mAP(segm)", "mAP(segm)=0.63", "0.63"),
     ("loss", "val_loss=3", None),
+    ("epoch", "Epoch 3/10", "3"),
+    ("epoch", "[algo-1 worker/0] epoch=3 loss=0.5", "3"),
 ]
 
 
@@ -66,3 +69,7 @@ def test_json_metric_definitions_fit_a_request():
 
 def test_metrics_are_listed_by_frequency():
     assert metrics_in(map(line_of, [*LINES, ["metric", 108.0, "rank 1", {"loss": 1}]])) == ["loss", "step"]
+    reader = MetricReader()
+    for line in ("9/9 [=====] - 1s 9ms/step - loss: 0.5", "9/9 - 1s - loss: 0.5 - 1s/epoch - 9ms/step"):
+        reader.read(f"Epoch 3/10\n{line}")
+        assert metrics_in([line_of(["metric", 1.0, "worker/0", reader.take()])]) == ["epoch", "loss"]

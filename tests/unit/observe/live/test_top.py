@@ -91,6 +91,18 @@ def test_top_shows_when_and_how_a_job_ended(tmp_path, capsys, monkeypatch, outco
     assert "algo-2 worker/1 (exit code 1): ValueError: bad batch\n" in shown
 
 
+def test_lost_host_of_an_ended_job_is_not_shown_as_running(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    records = {name: _record(name) for name in ("algo-1", "algo-2")}
+    for record in records.values():
+        record.add("phase", 3, "running")
+    records["algo-1"].ends(40, "failed", 69, {"host": "algo-2", "process": "", "what": "does not answer"})
+    write(tmp_path, *records.values())
+    assert show(source(str(tmp_path), {}), once=True) == 0
+    lost = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("algo-2") and "step" in line)
+    assert lost.split()[:2] == ["algo-2", "lost"] and "no end recorded" in lost and "running" not in lost
+
+
 @pytest.mark.parametrize("age, runs", [(30, True), (90, False)])
 def test_age_of_records_shows_whether_the_job_runs(age, runs, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("entrypoint.record.lines.now", lambda: BEGAN + 39 + age)

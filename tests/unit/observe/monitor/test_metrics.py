@@ -145,3 +145,22 @@ def test_last_lines_have_no_control_characters():
     printed = Printed((), print)
     printed.scan("script", "a\x9b31mb\x1b]0;title\x07c\x85d\n")
     assert [(line.process, line.lines) for line in printed.take_lines()] == [("script", ["a31mb]0;titlecd"])]
+
+
+@pytest.mark.parametrize(
+    "logged",
+    [
+        "2026-11-21 12:21:14.232185: I tensorflow/core/platform/cpu_feature_guard.cc:182] This TensorFlow binary is\n"
+        "To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow.\n",
+        "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n"
+        "I0000 00:00:1795263612.510118   12345 cuda_executor.cc:1015] successful NUMA node read\n",
+    ],
+)
+def test_tensorflows_start_is_not_taken_for_the_scripts_first_line(logged):
+    printed = Printed((), print)
+    printed.scan("script", logged)
+    assert printed.take_bytes() == {"script": {"output": len(logged), "startup": len(logged)}}
+    printed.scan("script", f"{logged}rows: 5\n")
+    assert "startup" not in printed.take_bytes()["script"]
+    printed.scan("script", logged)
+    assert printed.take_bytes() == {"script": {"output": len(logged)}}, "it spoke before"

@@ -53,6 +53,16 @@ def test_rendezvous_ends_when_the_worker_beside_a_server_runs():
     ]  # fmt: skip
 
 
+def test_script_has_not_spoken_while_tensorflow_logs_its_start():
+    record = HostRecord("algo-1", 1)
+    record.runs("script", 2.0, 60.0, "script")
+    for second in range(1, 61):
+        startup = {"startup": 5} if second < 9 else {}
+        record.sample(second, processes={"script": {"output": 5, **startup}} if second > 4 else {})
+    record.ends(61)
+    assert ("import", 2.0, 9.0) in spans(record)
+
+
 def test_parameter_server_host_is_in_phase_serving():
     record = HostRecord(mode="ps")
     record.runs("ps/0", 2.0, 60.0, "ps")
