@@ -21,7 +21,12 @@ case "$1" in
         ;;
 esac
 """
-EMULATED, NOT_EMULATED = "exit 0", 'echo "exec /usr/bin/true: exec format error" >&2; exit 1'
+EMULATED = "exit 0"
+NOT_EMULATED = """
+    echo "exec /usr/bin/true: exec format error" >&2
+    echo "Run 'docker run --help' for more information" >&2
+    exit 1
+"""
 NOT_ASKED = "exit 99"
 
 
