@@ -1,4 +1,4 @@
-"""Test that `entrypoint local --engine docker` tells of an image for another platform before a host starts."""
+"""Test that `entrypoint local --engine docker`, and the doctor in an image, tell of an image for another platform."""
 
 import os
 from collections.abc import Callable
@@ -77,3 +77,10 @@ def test_emulated_image_is_noted(docker, tmp_path, daemon, image, how, said):
     engine.check()
     notes = engine.notes()
     assert len(notes) == bool(said) and all(said in note for note in notes)
+
+
+@pytest.mark.parametrize("machine, times", [("aarch64", 1), ("x86_64", 0)])
+def test_doctor_in_an_image_for_arm_warns_of_sagemaker(capsys, monkeypatch, machine, times):
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    assert run(["doctor"], {}) == 0
+    assert capsys.readouterr().out.count(f"processor: {machine}; an image for it ends with 'exec") == times
