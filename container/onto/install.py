@@ -67,7 +67,7 @@ def main() -> None:
         install_needed(pyproject, Path(scratch))
     for program in (PACKAGES / "bin").iterdir():  # those made by pip would not find `packages/`
         if program.name not in NEED_NOTHING:
-            program.unlink()
+            (shutil.rmtree if program.is_dir() else Path.unlink)(program)
     copy_ours(pyproject)
     compileall.compile_dir(TARGET, quiet=1)  # the job's user may not be able to write here
     BIN.mkdir()
