@@ -22,6 +22,8 @@ BUILD = Path(__file__).resolve().parent
 TARGET = Path("/opt/sagemaker-tf-entrypoint")
 PACKAGES, LIBRARY, BIN = TARGET / "packages", TARGET / "library", TARGET / "bin"
 CA_BUNDLE = BUILD / "ca-bundle.pem"
+EXTRAS = ("aws", "monitor", "serving", "tools")  # of pyproject.toml; the image brings its own TensorFlow and MPI
+NEED_NOTHING = {"uv", "py-spy"}  # programs of packages that are no Python
 CUDA_COMPAT = Path("/usr/local/cuda/compat/libcuda.so.1")
 # The image's settings for pip that would change where or what it installs.
 MISLEADING = {
@@ -63,12 +65,13 @@ def main() -> None:
     pyproject = (BUILD / "pyproject.toml").read_text()
     with tempfile.TemporaryDirectory() as scratch:
         install_needed(pyproject, Path(scratch))
-    for program in (PACKAGES / "bin").iterdir():  # those made by pip would not find `packages/`; uv needs nothing
-        if program.name != "uv":
-            program.unlink()
+    for program in (PACKAGES / "bin").iterdir():  # those made by pip would not find `packages/`
+        if program.name not in NEED_NOTHING:
+            (shutil.rmtree if program.is_dir() else Path.unlink)(program)
     copy_ours(pyproject)
     compileall.compile_dir(TARGET, quiet=1)  # the job's user may not be able to write here
     BIN.mkdir()
+    (PACKAGES / "bin/py-spy").rename(BIN / "py-spy")  # the monitor looks for it in PATH
     for name, (module, function, text) in PROGRAMS.items():
         write(BIN / name, text.format(python=sys.executable, packages=PACKAGES, module=module, function=function))
     write(BIN / "docker-entrypoint", docker_entrypoint())
@@ -85,9 +88,15 @@ def copy_ours(pyproject: str) -> None:
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: sagemaker-tf-entrypoint\nVersion: {version}\n")
 
 
+def needed(pyproject: str) -> list[str]:
+    """Return what our programs need. Python 3.10 has nothing that reads TOML."""
+    parts = [pyproject.partition("\ndependencies = [")[2].partition("\n]")[0]]
+    parts += [pyproject.partition(f"\n{extra} = [")[2].partition("\n")[0] for extra in EXTRAS]
+    return [each for part in parts for each in re.findall(r'"(.+?)"', part)]
+
+
 def install_needed(pyproject: str, scratch: Path) -> None:
     """Install the dependencies, at the versions of our own image, into the folder that only our programs see."""
-    dependencies = pyproject.partition("\ndependencies = [")[2].partition("\n]")[0]
     environment = {
         key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME", *MISLEADING}
     }
@@ -98,10 +107,10 @@ def install_needed(pyproject: str, scratch: Path) -> None:
         environment["PYTHONPATH"] = str(fetch_pip(scratch))
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--disable-pip-version-check"]
     where = ["--no-user", "--target", PACKAGES, "--constraint", BUILD / "requirements.txt"]
-    needed = re.findall(r'^ *"(.+?)"', dependencies, re.MULTILINE)
-    if subprocess.run([*pip, *where, *needed], env=environment, check=False).returncode:
+    wanted = needed(pyproject)
+    if subprocess.run([*pip, *where, *wanted], env=environment, check=False).returncode:
         sys.exit(
-            f"error: pip could not install what our launcher needs ({', '.join(needed)}); it says why above.\n"
+            f"error: pip could not install what our launcher needs ({', '.join(wanted)}); it says why above.\n"
             "       Behind a private CA: ./build.sh --ca-bundle FILE; with an index of your own: PIP_INDEX_URL"
         )
 

@@ -42,6 +42,10 @@ _HELPER = ("run", "--rm", "--interactive", "--label", LABEL)
 _MAY_MOUNT = ("--cap-add", "SYS_ADMIN", "--security-opt", "apparmor=unconfined")
 _LOOKS = 10  # tries while a container that refuses a command may be starting or ending
 _NOT_YET = 75  # exit code of processes.py if there is no such process
+_OURS = {  # how to come by our image for a platform
+    "linux/amd64": "`./build.sh`, then --image sagemaker-tf-entrypoint:latest",
+    "linux/arm64": "`./build.sh --platform linux/arm64`, then --image sagemaker-tf-entrypoint:latest-arm64",
+}
 
 
 class DockerEngine(Engine):
@@ -59,14 +63,44 @@ class DockerEngine(Engine):
         self._hides = any(fault.action is Action.HIDE for fault in job.faults)
         self._addresses: dict[str, list[str]] = {}
         self._hosts_files = HostsFiles(job, self._addresses)
+        self._notes: list[str] = []
 
     def check(self) -> None:
         if not shutil.which("docker"):
             raise ConfigError("there is no docker command; install Docker, or use --engine process")
-        self._must("the Docker daemon does not answer", "version", "--format", "{{.Server.Version}}")
-        if self._call("image", "inspect", self.image).returncode:
+        here = ("version", "--format", "{{.Server.Os}}/{{.Server.Arch}}")
+        daemon = self._must("the Docker daemon does not answer", *here).stdout.decode().strip()
+        image = self._call("image", "inspect", "--format", "{{.Os}}/{{.Architecture}}", self.image)
+        if image.returncode:
             raise ConfigError(f"there is no image {self.image} here; ./build.sh builds it, --image names another")
+        self._notes = self._check_platform(image.stdout.decode().strip(), daemon)
         read(self.job, self.job.names[0], Path(ML), self.settings)  # a bad one must fail before anything starts
+
+    def notes(self) -> list[str]:
+        return self._notes
+
+    def _check_platform(self, image: str, daemon: str) -> list[str]:
+        """Return a note if the image is emulated here. Raise ConfigError if it cannot run at all."""
+        asked = self._environment.get("DOCKER_DEFAULT_PLATFORM") or daemon
+        if image == daemon == asked:
+            return []
+        wanted = f"an image for {daemon}" + (f" ({_OURS[daemon]})" if daemon in _OURS else "")
+        # Only a program of the image shows whether the kernel has an emulator for it.
+        tried = self._call("run", "--rm", "--label", LABEL, "--network", "none", "--pull", "never",
+                           "--entrypoint", "true", self.image)  # fmt: skip
+        if not tried.returncode:
+            slow = f"note: the image is for {image} and emulated on {daemon}: it is slow"
+            aborts = ", and its TensorFlow aborts if the emulator has no AVX" if image == "linux/amd64" else ""
+            return [] if image == daemon else [f"{slow}{aborts}; faster: {wanted}"]
+        here = daemon
+        if asked != daemon:
+            here += f", and DOCKER_DEFAULT_PLATFORM is {asked}"
+            wanted = f"no DOCKER_DEFAULT_PLATFORM, or an image for {asked}"
+        raise ConfigError(
+            f"the image {self.image} is for {image}, and Docker cannot run it here ({here}): "
+            f"{last_line(tried.stderr or tried.stdout, 'no reason given')}; wanted {wanted}; or an emulator "
+            "(on Debian: apt-get install qemu-user-static binfmt-support)"
+        )
 
     def plan(self, whole: bool) -> str:
         with tempfile.TemporaryDirectory() as config:

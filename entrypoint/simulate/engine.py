@@ -1,5 +1,6 @@
 """Define an engine, which runs hosts as processes, in namespaces or as containers, and the parts that engines share."""
 
+import re
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from entrypoint.simulate.tree import HostFolder, folders_of, shown
 SIGNALS = {Action.KILL: signal.SIGKILL, Action.STOP: signal.SIGTERM, Action.PAUSE: signal.SIGSTOP}  # to processes
 
 FILLER = ".full"
+_HINT = re.compile(r"(Run|See) 'docker .*--help'")
 
 # Shell commands for the folder {0}.
 MOUNTS = {
@@ -115,9 +117,9 @@ class FaultFailed(Exception):
 
 
 def last_line(text: bytes, otherwise: str) -> str:
-    """Return the last line of a failed tool's output that is not empty."""
-    lines = text.decode(errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), otherwise)
+    """Return the last line of a failed tool's output that is not empty, and not docker's hint at its help."""
+    lines = [line.strip() for line in text.decode(errors="replace").split("\n")]
+    return next((line for line in reversed(lines) if line and not _HINT.match(line)), otherwise)
 
 
 class HostsFiles:

@@ -6,6 +6,7 @@ Report for each mode what this machine or image has for it, with the checks that
 import contextlib
 import importlib.util
 import os
+import platform
 import re
 import resource
 import shutil
@@ -149,6 +150,8 @@ def examine(path: str) -> Iterator[str]:
         with contextlib.suppress(PackageNotFoundError):
             packages.append(f"{name} {version(name)}")
     yield f"Python {sys.version.split()[0]}: {sys.executable}"
+    if (machine := platform.machine()) != "x86_64":
+        yield f"processor: {machine}; an image for it ends with 'exec format error' on SageMaker, whose hosts are amd64"
     yield f"packages: {', '.join(packages) or 'no TensorFlow, Horovod or mpi4py'}"
     if mpirun := shutil.which("mpirun"):
         said = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout

@@ -1,6 +1,7 @@
 """Test the contents and requirements of the wheel that users install on laptops and other images."""
 
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+import tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -62,3 +64,13 @@ def test_plan_command_needs_only_the_wheel(wheel, tmp_path):
     out = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert out.returncode == 0, out.stderr
     assert "algo-2" in out.stdout
+
+
+def test_image_led_by_our_entrypoint_gets_what_our_programs_need():
+    text = (ROOT / "pyproject.toml").read_text()
+    project = tomllib.loads(text)["project"]
+    extras = project["optional-dependencies"]
+    brought = {"tensorflow", "mpi", "dev"}  # by the image, or for tests
+    wanted = [*project["dependencies"], *(each for name in extras.keys() - brought for each in extras[name])]
+    needed = runpy.run_path(str(ROOT / "container/onto/install.py"))["needed"]
+    assert sorted(needed(text)) == sorted(wanted)

@@ -12,6 +12,7 @@ from entrypoint.check.doctor.check_checkpoints import of_keeping
 from entrypoint.check.doctor.check_data import of_data
 from entrypoint.check.doctor.check_distribution import of_code
 from entrypoint.check.doctor.check_folders import of_folders
+from entrypoint.check.doctor.check_image import of_images
 from entrypoint.check.doctor.check_losses import of_losses
 from entrypoint.check.doctor.check_modes import of_modes
 from entrypoint.check.doctor.check_modules import of_modules, of_shell
@@ -125,6 +126,7 @@ def examine(
     """Check files and return the report; raise ConfigError if one cannot be read as its kind of file."""
     files = sort_out(names)
     jobs, found, unsealed = jobs_of(files, arguments, python, environment)
+    found += of_images(jobs, image, environment)
     programs = {Path(name).absolute(): read_code(Path(name), name) for name in files.programs}
     # A file that another of these imports is a module of that program, not a program.
     looked = {source.path.absolute() for code in programs.values() for source in code.sources[1:]}

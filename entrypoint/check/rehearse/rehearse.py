@@ -145,6 +145,9 @@ class _Stage:
         log = self._options.output / f"{name}.log"
         engine = self._engine(job)
         self.own_ml = engine.has_own_ml
+        if not self._runs and engine.name is EngineName.DOCKER:  # the others' notes are findings of a rehearsal
+            for note in engine.notes():
+                self._say(note)
         self._say(f"run {len(self._runs) + 1}: {_WORDS[name]}; its output is in {log}")
         ended = run(job, engine, log, moment, kept, own_files=name is RunName.PLAIN)
         knows_reads = self._knows_reads and name is RunName.PLAIN

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from entrypoint.base.errors import clip
 from entrypoint.launcher.outcome.forms import as_python_prints
 from entrypoint.launcher.outcome.native import (
+    ILLEGAL,
     LAST_LINES,
     NEAR_LINES,
     Reason,
@@ -165,6 +166,8 @@ def _signal(exit: Exit, printed: PrintedOutput) -> Reason | None:
     if reason.is_symptom and last and not _is_symptom(came_out(last)):
         first = _of_chain(last)
         reason = first._replace(error=first.then(reason.error))
+    if number == signal.SIGILL and not reason.error:
+        reason = reason._replace(error=ILLEGAL)
     if exit.signal is None:
         child = f"{exit.code} is 128 + {number}: a shell's program was killed by {signal.Signals(number).name}"
         reason = reason._replace(error=f"{reason.error} ({child})" if reason.error else child)

@@ -60,6 +60,7 @@ _LOST_CHILD = re.compile(
     re.MULTILINE,
 )
 
+ILLEGAL = "Illegal instruction"
 REPORT_LINES = 300  # last lines in which an allocator's report of the exhausted memory is looked for
 GIB = 1 << 30
 
@@ -82,6 +83,11 @@ _MEANINGS = (
         re.compile(r"All nodes which are allocated for this job are already filled"),
         "mpirun reports this, too, if a host's name began to resolve to this machine during the start: check name "
         "resolution on this host",
+    ),
+    (
+        re.compile(rf"^(Fatal Python error: |.*: line \d+: +\d+ )?{ILLEGAL}|compiled to use \S+ instructions, but"),
+        "this CPU, or the emulator in its place, lacks an instruction that the program was built with. TensorFlow for "
+        "amd64 needs AVX; for an ARM machine, ./build.sh --platform linux/arm64",
     ),
 )
 _EXHAUSTED = re.compile(r"ResourceExhausted|RESOURCE_EXHAUSTED|CUDA_ERROR_OUT_OF_MEMORY|OOM when allocating")

@@ -141,8 +141,15 @@ def check_remedy(rule: str, example: dict[str, Any], folder: Path, **options: An
 
 
 def look_at(folder: Path, example: dict[str, Any], **options: Any) -> DoctorReport:
-    """Run the doctor on an example with its `files`, on the image that its key `on` names, if it has that key."""
+    """Run the doctor on an example with its `files`, on the image that its key `on` names, if it has that key.
+
+    `docker`: a shell script that stands for the command of this name, where the machine has one.
+    """
     write_files(folder, example.get("files", {}))
+    if "docker" in example:
+        write_files(folder, {"bin/docker": f"#!/bin/sh\n{example['docker']}"})
+        (folder / "bin/docker").chmod(0o755)
+        options["environment"] = {"PATH": f"{folder}/bin:/usr/bin:/bin"}
     options |= {"image": example["on"]} if "on" in example else {}
     named = {"name": example["file"]} if "file" in example else {}
     program = example.get("hyperparameters", {}).get("sagemaker_program", "")
