@@ -49,7 +49,7 @@ $NAME:VERSION-on-IMAGE, and any --tag. It is built by container/onto.Dockerfile.
   --push ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME[:TAG]
                       push to this ECR repository after the build: create the repository if it does not exist, log
                       in, tag, push. Without :TAG, the longer one of ours. Needs the aws command, or python3 with boto3.
-  --push-arm64        push an image for linux/arm64, too, which no training instance of SageMaker runs
+  --push-arm64        push an image for linux/arm64, too, which no training instance for CPUs runs
   --base IMAGE        build on this image: Debian 12 (bookworm), with apt. Without it, the first of these that exists:
                       $PREFERRED_BASE on this machine; $own_base, made before;
                       $PREFERRED_BASE pulled (given up after ${PULL_SECONDS} s);
