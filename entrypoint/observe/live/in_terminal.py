@@ -166,8 +166,11 @@ def _drawn(state: Mapping[str, Any], width: int) -> Any:
 
 def _rows(state: Mapping[str, Any]) -> list[list[str]]:
     rows = []
+    cause = (state["outcome"] or {}).get("cause") or {}
+    lost = "" if cause.get("process") else cause.get("host")  # a host is the cause, if no process of it is
     for host in state["hosts"]:
-        first = [host["name"], host["phase"], "", "", ""]
+        phase = "lost" if host["name"] == lost and host["phase"] != "ended" else host["phase"]
+        first = [host["name"], phase, "", "", ""]
         if "memory" in host:
             first[2:] = f"{host['cpu']:.0%}", size(host["memory"][0]), "/".join(map(size, host["net"]))
         for process in host["processes"] or [None]:
@@ -204,6 +207,6 @@ def _of(process: Mapping[str, Any]) -> list[str]:
     metrics = [f"{name}={value if isinstance(value, str) else f'{value:.6g}'}" for name, value in numbers.items()]
     shown = " ".join(metrics) or (process["lines"][-1] if process["lines"] else "")
     if process["ended"] is not None:
-        return [process["name"], "", "", "", f"{process['ended']} {shown}"]
+        return [process["name"], "", "", "", "; ".join(filter(None, (process["ended"], shown)))]
     rate = "" if process["rate"] is None else f"{process['rate']:.2f}"
     return [process["name"], f"{process['cpus']:.2f}", size(process["memory"]), rate, shown]

@@ -91,6 +91,15 @@ def test_top_shows_when_and_how_a_job_ended(tmp_path, capsys, monkeypatch, outco
     assert "algo-2 worker/1 (exit code 1): ValueError: bad batch\n" in shown
 
 
+def test_top_shows_the_lost_host_of_a_failed_job_as_lost(tmp_path, capsys):
+    records = [_record("algo-1"), _record("algo-2")]
+    for record in records:
+        record.add("phase", 3, "running")
+    records[0].ends(40, "failed", 69, {"host": "algo-2", "process": "", "what": "lost", "error": "", "details": ""})
+    assert show(source(str(write(tmp_path, *records)), {}), once=True) == 0
+    assert re.search(r"algo-1 +ended .*\n.*algo-2 +lost ", capsys.readouterr().out)
+
+
 @pytest.mark.parametrize("age, runs", [(30, True), (90, False)])
 def test_age_of_records_shows_whether_the_job_runs(age, runs, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("entrypoint.record.lines.now", lambda: BEGAN + 39 + age)
@@ -113,7 +122,7 @@ def test_top_of_an_ended_job_lists_what_trained_first_and_no_empty_columns(tmp_p
     assert show(source(str(write(tmp_path, record)), {}), once=True) == 0
     head, chief, more, ps, *_ = capsys.readouterr().out.splitlines()[2:]
     assert head.split() == ["host", "phase", "process", "said"]
-    assert "chief/0  exit code 1 learning_rate=0.03277 step=408 loss=0.25951" in chief
+    assert "chief/0  exit code 1; learning_rate=0.03277 step=408 loss=0.25951" in chief
     assert more.split() == ["accuracy=0.8872"] and ps.split() == ["ps/0", "killed", "by", "SIGTERM"]
 
 
