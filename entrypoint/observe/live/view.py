@@ -231,7 +231,9 @@ class _Host:
             "heard": self.heard,
             **self.now,
             "history": list(self.history),
-            "processes": [process.state() for process in sorted(shown, key=lambda each: each.is_ours)],
+            "processes": [
+                process.state() for process in sorted(shown, key=lambda each: (each.is_ours, lines.place(each.name)))
+            ],
         }
 
 

@@ -67,6 +67,15 @@ def test_number_of_processes_and_metrics_is_limited():
     assert len(job.hosts[0].processes) <= 1024 and len(job.hosts[0].processes["script"].metrics) <= 24
 
 
+def test_processes_are_in_order_of_their_numbers_and_servers_last():
+    record = HostRecord()
+    for at, (name, role) in enumerate(
+        [("ps/0", "ps"), ("rank 10", "rank"), ("rank 9", "rank"), ("prepare", "prepare")]
+    ):
+        record.runs(name, at, 20, role)
+    assert list(gather({"algo-1": record.data}).hosts[0].processes) == ["prepare", "rank 9", "rank 10", "ps/0"]
+
+
 def test_metric_with_a_long_name_keeps_all_its_values():
     record = trained(seconds=9)
     for second in range(6, 12):
