@@ -257,3 +257,11 @@ def test_report_escapes_html_in_texts_of_the_job(browser, tmp_path):
     assert "<img" not in shown.dom.split("<script")[0] and shown.dom.count("<script") == 3
     assert words_of(shown.dom, "log").count("</script>") >= 1
     assert "correct the setting; <code>entrypoint doctor</code> checks it" in shown.dom
+
+
+def test_report_of_a_failed_preparation_does_not_miss_metrics(browser, tmp_path):
+    record = HostRecord()
+    record.runs("prepare", 0.2, 1.5, "prepare", "exit code 65")
+    record.ends(2, "failed", 65, {"host": "algo-1", "process": "prepare", "what": "exit code 65", "error": "x"})
+    verdicts = words_of(browser.open(report(tmp_path, {"algo-1": record})).dom, "verdicts")
+    assert "No other problems found." in verdicts and "No steps or metrics found" not in verdicts

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from entrypoint.base.errors import ConfigError, imported, printable
+from entrypoint.base.errors import ConfigError, ExitCode, imported, printable
 from entrypoint.base.wording import duration, size
 from entrypoint.observe.live import serve
 from entrypoint.observe.live.view import View
@@ -166,8 +166,8 @@ def _drawn(state: Mapping[str, Any], width: int) -> Any:
 
 def _rows(state: Mapping[str, Any]) -> list[list[str]]:
     rows = []
-    cause = (state["outcome"] or {}).get("cause") or {}
-    lost = "" if cause.get("process") else cause.get("host")  # a host is the cause, if no process of it is
+    outcome = state["outcome"] or {}
+    lost = (outcome.get("cause") or {}).get("host") if outcome.get("exit_code") == ExitCode.HOST_LOST else ""
     for host in state["hosts"]:
         phase = "lost" if host["name"] == lost and host["phase"] != "ended" else host["phase"]
         first = [host["name"], phase, "", "", ""]

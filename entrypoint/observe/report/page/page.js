@@ -140,7 +140,7 @@
         el("p", { class: "what" }, verdict.text[0].toUpperCase() + verdict.text.slice(1) + "."), el("p", { class: "do" }, el("b", {}, "What to do: "), ...marked(verdict.advice), "."))))
       : el("p", { class: `none-said ${kind === "succeeded" && !warnings.length ? "none" : "note"}` }, !hosts.length ? "There are no records to judge." : warnings.length ? "The rules found no problems; the launcher warned:" : data.ending ? "No other problems found." : "No problems found."));
     if (warnings.length) at("verdicts").append(el("ul", { class: "notes warning", "aria-label": "Warnings of the launcher" }, ...warnings.map(words => el("li", {}, words))));
-    if (hosts.length && !data.rates.length && !data.metrics.length) at("verdicts").append(el("p", { class: "muted" }, "No steps or metrics found. What programs print as step=3 loss=0.5, or by Keras' progress bar, is recognised; ENTRYPOINT_METRICS adds others."));
+    if (data.bill.phases.some(([name]) => name === "train") && !data.rates.length && !data.metrics.length) at("verdicts").append(el("p", { class: "muted" }, "No steps or metrics found. What programs print as step=3 loss=0.5, or by Keras' progress bar, is recognised; ENTRYPOINT_METRICS adds others."));
     const rules = Object.entries(data.rules).map(([name, value]) => `${name}=${value}`).join(", ");
     at("verdicts").append(el("details", {}, el("summary", {}, "Thresholds of the rules"), el("p", { class: "muted" }, `ENTRYPOINT_RULES="${rules}"`)));
   }
