@@ -165,11 +165,13 @@ ARG KEEP_TF_HEADERS=no
 RUN cd /opt/venv/lib/python3.11/site-packages && \
     pip uninstall -q -y cython && \
     if [ "$KEEP_TF_HEADERS" = no ]; then rm -rf tensorflow/include third_party/eigen*; fi && \
-    for each in tensorflow tensorflow_io tensorflow_io_gcs_filesystem horovod sagemaker_tensorflow jaxlib; do \
+    # On ARM, strip breaks libraries that were patched after linking (TensorFlow's "load command address/offset not page-aligned").
+    wheels='tensorflow tensorflow_io tensorflow_io_gcs_filesystem sagemaker_tensorflow jaxlib nacl yaml greenlet cryptography' && \
+    if [ "$(uname -m)" != x86_64 ]; then wheels=; fi && \
+    for each in horovod mpi4py $wheels; do \
         if [ -d $each ]; then find $each -name '*.so*' -type f -exec strip --strip-unneeded {} +; fi; \
     done && \
-    strip --strip-unneeded /opt/venv/bin/py-spy mpi4py/*.so nacl/*.so yaml/*.so greenlet/*.so \
-        cryptography/hazmat/bindings/*.so && \
+    strip --strip-unneeded /opt/venv/bin/py-spy && \
     rm -f tensorflow_io/core/libavro_atds_tests.so tensorboard_data_server/bin/server && \
     rm clang/native/libclang.so && \
     find numpy scipy sklearn gevent greenlet h5py pkg_resources setuptools zope -type d -name tests -prune -exec rm -rf {} + && \

@@ -49,6 +49,19 @@ class Browser:
         """Return the page directly after its scripts."""
         return self._run(page, "--dump-dom").stdout
 
+    def width_in(self, page: str, width: int, parts: str) -> int:
+        """Return the width of the widest of `parts` (a selector) of this HTML, with what they hide, in such a frame.
+
+        Chromium's window is no smaller than 500 px where it is not for a picture.
+        """
+        widths = f"[...document.querySelectorAll('html, {parts}')].map(its => its.scrollWidth)"
+        probe = f"<script>setTimeout(() => console.log('wide', Math.max(...{widths})), 1000)</script>"
+        (self._folder / "inside.html").write_text(page + probe, "utf-8")
+        frame = self._folder / "frame.html"
+        frame.write_text(f'<iframe src="inside.html" style="width: {width}px; border: 0"></iframe>', "utf-8")
+        (found,) = re.findall(r'CONSOLE[^\]]*\] "wide (\d+)"', self._run(frame, "--dump-dom").stderr)
+        return int(found)
+
     def print(self, page: Path) -> tuple[int, list[str]]:
         """Print the page as a PDF; return the number of its sheets, and the console output of the page."""
         paper = self._folder / "page.pdf"

@@ -196,6 +196,12 @@ class ProcessLine(Line, positional=1):  # a process was started
 SERVES, HELPS = {"ps"}, {"prepare", "key", "sshd", "mpirun"}  # roles of processes that do not run the user's program
 
 
+def place(name: str) -> int:
+    """Return the number at the end of a process's name, by which processes are shown in order; 0 if it has none."""
+    found = re.search(r"[0-9]{1,9}$", name)
+    return int(found[0]) if found else 0
+
+
 class EndedLine(Line):  # a process has ended
     process: str
     how: str  # such as "exit code 0"

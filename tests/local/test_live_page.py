@@ -10,7 +10,7 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 import pytest
 from browser import browser_in
 
-from entrypoint.observe.live.serve import STATE, Looks, application
+from entrypoint.observe.live.serve import PAGE, ROUTES, STATE, Looks, application
 from entrypoint.observe.live.view import View
 from entrypoint.record.lines import line_of
 
@@ -103,6 +103,19 @@ def test_live_page_opens_and_lists_hosts_with_problems_first(shown):
     assert "no sign of progress" in words_of(page.dom) and "Hosts with a problem 1 of 12" in words_of(page.dom)
 
 
+def test_live_page_fits_a_telephone(tmp_path, no_leftovers):
+    named = [
+        "metric",
+        time.time(),
+        "rank 0",
+        {"validation/top_5_categorical_accuracy_of_the_second_head_of_the_model": 0.5},
+    ]
+    state = json.dumps(job_of(1, algo_1=[named]).state(time.time()))
+    answer = f"<script>fetch = async () => ({{ ok: true, json: async () => ({state}) }})</script>"
+    page = answer + ROUTES[PAGE].body(tmp_path).decode()
+    assert browser_in(tmp_path).width_in(page, 390, ".card, .process *") == 390
+
+
 def test_a_failed_job_shows_its_cause_first(shown):
     cause = {"host": "algo-1", "process": "rank 0", "what": "exit code 1", "error": f"ValueError: {HOSTILE}",
              "details": f"Traceback ...\n{HOSTILE}"}  # fmt: skip
@@ -114,6 +127,15 @@ def test_a_failed_job_shows_its_cause_first(shown):
     assert "<title>resnet-17</title>" in page.dom and page.complaints == []
 
 
+def test_live_page_names_a_lost_host_and_no_use_of_hosts_that_have_ended(shown):
+    cause = {"host": "algo-9", "process": "", "what": "lost: does not answer", "error": "", "details": ""}
+    ends = [["outcome", time.time(), {"kind": "failed", "exit_code": 69, "cause": cause, "there": []}]]
+    page = shown(job_of(12, algo_1=ends).state(time.time()))
+    words = words_of(page.dom)
+    assert " algo-9: lost: does not answer" in words and "on algo-9" not in words
+    assert '<b>algo-1</b><span class="number soft">ended</span>' in page.dom
+
+
 def test_successful_job_with_hosts_that_train_alone_is_not_green(shown):
     told = {"words": "every host trains alone", "advice": f"train.py:31 makes the model outside {HOSTILE}"}
     ends = [
@@ -123,5 +145,6 @@ def test_successful_job_with_hosts_that_train_alone_is_not_green(shown):
     page = shown(job_of(2, algo_1=ends).state(time.time()))
     top = words_of(page.dom).partition("Progress")[0]
     assert "The hosts do not train together every host trains alone: train.py:31 makes the model outside" in top
+    assert "succeeded, trained apart" in top
     assert HOSTILE in top and 'class="badge bad"' in page.dom and 'class="badge good"' not in page.dom
     assert page.complaints == []

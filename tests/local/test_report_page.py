@@ -115,12 +115,13 @@ def can_be_read_without_eyes(dom: str) -> None:
 
 
 def test_report_page_fits_a_telephone(browser, tmp_path):
-    page = report(tmp_path, job_of_four())
-    widths = "[...document.querySelectorAll('html, #request, #request *')].map(its => its.scrollWidth)"
-    probe = f"<script>document.body.dataset.wide=Math.max(...{widths})</script></body>"
-    page.write_text(page.read_text("utf-8").replace("</body>", probe), "utf-8")
-    shown = browser.open(page, width=500)  # where it is not for a picture, Chromium's window is no smaller
-    assert int(re.search(r'data-wide="(\d+)"', shown.dom)[1]) <= 500
+    records = job_of_four()
+    named = {"validation/top_5_categorical_accuracy_of_the_second_head": 0.5}
+    for second in (20, 21):
+        later = {"sparse_categorical_crossentropy_of_the_first_head_loss": second / 9}
+        records["algo-1"].add("metric", second, "rank 0", {**named, **later})
+    page = report(tmp_path, records, price=37.688).read_text("utf-8")
+    assert browser.width_in(page, 390, "#request *, #bill .body > .scroll") == 390
 
 
 def test_report_page_draws_no_chart_for_single_or_unknown_values(browser, tmp_path):
@@ -247,7 +248,7 @@ def test_report_escapes_html_in_texts_of_the_job(browser, tmp_path):
     record.add("metric", 9, HOSTILE, {HOSTILE: 1.0, "loss": float("nan")})
     record.add("stacks", 9, HOSTILE, dict.fromkeys(("by", "place", "inside", "text"), HOSTILE))
     record.add("host", 1, {"channels": {HOSTILE: {"mode": HOSTILE, "files": 1, "bytes": 2}}})
-    record.ends(66, "failed", 1, dict.fromkeys(("host", "process", "what", "error"), HOSTILE))
+    record.ends(66, "failed", 78, dict.fromkeys(("host", "process", "what", "error"), HOSTILE))
     page = tmp_path / "report.html"
     make({f"algo-1{HOSTILE}": record.data}, page)
     shown = browser.open(page)
@@ -255,3 +256,12 @@ def test_report_escapes_html_in_texts_of_the_job(browser, tmp_path):
     assert "<title>&lt;/script&gt;" in shown.dom, "the title is the job's own, and nobody has set it"
     assert "<img" not in shown.dom.split("<script")[0] and shown.dom.count("<script") == 3
     assert words_of(shown.dom, "log").count("</script>") >= 1
+    assert "correct the setting; <code>entrypoint doctor</code> checks it" in shown.dom
+
+
+def test_report_of_a_failed_preparation_does_not_miss_metrics(browser, tmp_path):
+    record = HostRecord()
+    record.runs("prepare", 0.2, 1.5, "prepare", "exit code 65")
+    record.ends(2, "failed", 65, {"host": "algo-1", "process": "prepare", "what": "exit code 65", "error": "x"})
+    verdicts = words_of(browser.open(report(tmp_path, {"algo-1": record})).dom, "verdicts")
+    assert "No other problems found." in verdicts and "No steps or metrics found" not in verdicts

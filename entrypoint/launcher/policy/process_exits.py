@@ -71,6 +71,8 @@ class Ends:
             arguments = command_words(spec.program.arguments) if spec.program else []
             error, details, confidence = explain(exit, event.output, event.wrote, arguments)
         error = self._with_hosts(error)
+        if spec.duty is Duty.STEP and exit.signal is None:  # no peer can be why: no other program has started yet
+            confidence = Confidence.HIGH
         if spec.duty is Duty.RANK and self._may_follow(exit, error):
             confidence = Confidence.LOW
         what = f"ended too early, {exit}" if spec.duty is Duty.SERVER else str(exit)

@@ -209,6 +209,6 @@ def _of(process: Mapping[str, Any]) -> list[str]:
     metrics = [f"{name}={value if isinstance(value, str) else f'{value:.6g}'}" for name, value in numbers.items()]
     shown = " ".join(metrics) or (process["lines"][-1] if process["lines"] else "")
     if process["ended"] is not None:
-        return [process["name"], "", "", "", f"{process['ended']} {shown}"]
+        return [process["name"], "", "", "", "; ".join(filter(None, (process["ended"], shown)))]
     rate = "" if process["rate"] is None else f"{process['rate']:.2f}"
     return [process["name"], f"{process['cpus']:.2f}", size(process["memory"]), rate, shown]

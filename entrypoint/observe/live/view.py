@@ -128,7 +128,9 @@ class _Process:
 
     @property
     def rate(self) -> float | None:
-        """Return the process's steps per second in the last RATE_OVER_SECONDS; None if they are not known."""
+        """Return the process's steps per second in the last RATE_OVER_SECONDS; None if unknown or at a standstill."""
+        if self.still > RATE_OVER_SECONDS:
+            return None
         if len(self.steps) > 1:
             (first_at, first), (last_at, last) = self.steps[0], self.steps[-1]
             return (last - first) / (last_at - first_at) if last_at > first_at else None
@@ -229,7 +231,9 @@ class _Host:
             "heard": self.heard,
             **self.now,
             "history": list(self.history),
-            "processes": [process.state() for process in sorted(shown, key=lambda each: each.is_ours)],
+            "processes": [
+                process.state() for process in sorted(shown, key=lambda each: (each.is_ours, lines.place(each.name)))
+            ],
         }
 
 

@@ -14,13 +14,13 @@ from entrypoint.observe.report.job_record import JobRecord
 from entrypoint.observe.report.phases import IDLE, ORDER, Span, of_process
 from entrypoint.observe.report.rules.judging import Verdict
 from entrypoint.observe.report.rules.steps import is_loss, seconds_per_step
+from entrypoint.record.lines import COUNTS
 
 MOST_METRICS, MOST_LINES = 8, 16  # metrics that are plotted, and processes of each
 MOST_PROCESSES = 64  # with twice as many, no process has columns of its own CPUs and memory
 MOST_LOGGED, MOST_LOGGED_BYTES, MOST_STACKS = 1500, 400_000, 400_000
 MOST_SPANS = 20_000
 MOST_LISTED = 300  # packages that requirements have installed
-NO_METRIC = {"step", "epoch_step", "epoch_steps", "epochs", "epoch", "step_seconds", "steps_per_second"}
 
 
 def content(
@@ -193,7 +193,7 @@ def _metrics(job: JobRecord, index: dict[str, int], count: int) -> list[dict[str
     for host in job.hosts:
         for process in host.processes.values():
             for name, series in process.metrics.items():
-                if name not in NO_METRIC and len(series):
+                if name not in COUNTS and len(series):
                     reporters.setdefault(name, []).append((host, process))
     names = sorted(reporters, key=lambda name: (not is_loss(name), -len(reporters[name]), name))[:MOST_METRICS]
     found = []

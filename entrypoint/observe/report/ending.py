@@ -20,7 +20,7 @@ _ADVICE = {  # by exit codes of the launcher; of others, what a program printed 
     ExitCode.INTERNAL: "report the fault, with the records and the logs",
     ExitCode.HUNG: "see the stacks of the hang",
     ExitCode.CONFIG: "correct the setting; `entrypoint doctor` checks it before a job",
-    128 + signal.SIGKILL: "the kernel does so when memory is full, else somebody did; the report shows memory",
+    128 + signal.SIGKILL: "see below whether its host's memory was full: then the kernel killed it, else somebody did",
 }
 
 
@@ -89,17 +89,17 @@ def _unknown(job: JobRecord) -> Ending:
     early = [f"{host.name} ({duration(last.end - host.end)} before)" for host in job.hosts
              if last.end - host.end > APART_SECONDS]  # fmt: skip
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(min(job.zero + last.end, 4e9)))
-    lost = f"; earlier ended the records of {listed(early, 4)}" if early else ""
-    missing = f"; there is none of {listed(job.missing, 4)}" if job.missing else ""
+    lost = f"; records that end earlier: {listed(early, 4)}" if early else ""
+    missing = f"; hosts without a record: {listed(job.missing, 4)}" if job.missing else ""
     if 0 <= lines.now() - (job.zero + last.end) < lines.ALIVE_SECONDS:
         return Ending(
             severity=Severity.NOTE,
-            text=f"running: the last sign of life is seconds old, {when} on {last.name}{lost}{missing}",
+            text=f"running: the last sign of life came seconds ago, at {when} from {last.name}{lost}{missing}",
             advice="make the report again when the job has ended; `entrypoint top` shows it meanwhile",
         )
     return Ending(
         severity=Severity.WARNING,
-        text=f"end unknown: the last sign of life is of {when} on {last.name}, {duration(last.end)} after the start"
+        text=f"end unknown: the last sign of life came at {when} from {last.name}, {duration(last.end)} after the start"
         f"{lost}{missing}",
         advice="launchers were killed, machines lost, or the records cut short: see SageMaker's status and the logs",
     )

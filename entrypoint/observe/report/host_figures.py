@@ -209,10 +209,10 @@ class HostFigures:
         metrics = process.metrics
         for metric, value in line.values.items():
             series = metrics.get(metric)
-            if series is None:
+            if series is None and (series := metrics.get(metric := text(metric, 60))) is None:
                 if len(metrics) >= MOST_METRICS:
                     continue
-                series = metrics[text(metric, 60)] = Series()
+                series = metrics[metric] = Series()
             series.add(at, float(value))
 
     def _process(self, name: str) -> ProcessFigures:

@@ -121,6 +121,9 @@ def gather(records: Mapping[str, bytes], within: float = 0.0) -> JobRecord:
 
 def _put_together(job: JobRecord) -> None:
     job.hosts.sort(key=lambda host: (host.about.rank or 0, host.name))
+    for host in job.hosts:  # those that train first, each kind by number
+        found = sorted(host.processes.values(), key=lambda each: (each.role in lines.SERVES, lines.place(each.name)))
+        host.processes = {process.name: process for process in found}
     widest = max((host.columns.width for host in job.hosts), default=1.0)
     for host in job.hosts:
         while host.columns.width < widest:

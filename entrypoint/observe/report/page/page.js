@@ -26,6 +26,8 @@
     return made;
   }
 
+  /** A text with its commands, which are in backticks, as code. */
+  const marked = text => text.split("`").map((part, number) => number % 2 ? el("code", {}, part) : part);
   const two = n => String(Math.floor(n)).padStart(2, "0");
   const DAY = 86400, isShort = job.seconds < 300;
   function duration(s) {
@@ -102,12 +104,12 @@
     top.append(title);
     const cause = job.outcome && job.outcome.cause, ending = data.ending;
     if (cause || ending) {
-      const who = cause && ([cause.process, cause.host && `on ${cause.host}`].filter(Boolean).join(" ") || "the job");
+      const who = cause && ([cause.process, cause.host].filter(Boolean).join(" on ") || "the job");
       const output = ending ? ending.output : [];
       top.append(el("div", { class: `cause ${ending ? ending.severity : "error"}` },
         el("b", {}, cause ? `${who}: ${cause.what}` : `${ending.text[0].toUpperCase()}${ending.text.slice(1)}.`), cause && cause.error ? el("pre", { tabindex: 0 }, cause.error) : null,
         ending && ending.before ? el("p", {}, `Before: ${ending.before}.`) : null,
-        ending ? el("p", {}, el("b", {}, "What to do: "), `${ending.advice}.`) : null,
+        ending ? el("p", {}, el("b", {}, "What to do: "), ...marked(ending.advice), ".") : null,
         output.length ? el("details", {}, el("summary", {}, output.some(line => /^Traceback|^  File "/.test(line)) ? "Traceback" : "What it printed last"), el("pre", { tabindex: 0 }, output.join("\n"))) : null));
     }
     const cpus = hosts.reduce((sum, host) => sum + host.cpus, 0), gpus = hosts.reduce((sum, host) => sum + host.gpus, 0);
@@ -127,7 +129,7 @@
     if (data.stragglers.length) facts.push(fact("A step takes", duration(median), data.stragglers.length > 1 ? `slowest of ${data.stragglers.length}: ${duration(data.stragglers[0][2])}` : data.stragglers[0][1]));
     if (total) facts.push(fact("Idle", share(idle / total), `${hostTime(idle)} of hosts${price === null ? "" : `, ${usd(idle)}`}`, "idle"), fact("Host-time", hostTime(total), price === null ? "no price given" : `${usd(total)} at ${money(price, 2, 4)} an hour`));
     top.append(el("dl", { class: "facts" }, ...facts));
-    if (data.notes.length) top.append(el("ul", { class: "notes warning", "aria-label": "What is wrong with the records" }, ...data.notes.map(note => el("li", {}, note))));
+    if (data.notes.length) top.append(el("ul", { class: "notes warning", "aria-label": "What is wrong with the records" }, ...data.notes.map(note => el("li", {}, ...marked(note)))));
   }
 
   function verdicts() {
@@ -135,10 +137,10 @@
     at("verdicts").append(data.verdicts.length
       ? el("ol", { class: "verdicts" }, ...data.verdicts.map(verdict => el("li", { class: verdict.severity },
         el("p", { class: "head" }, el("span", { class: "word" }, verdict.severity), el("b", {}, verdict.rule.replace(/_/g, " ")), el("span", { class: "where" }, [verdict.process, verdict.host].filter(Boolean).join(" on "))),
-        el("p", { class: "what" }, verdict.text[0].toUpperCase() + verdict.text.slice(1) + "."), el("p", { class: "do" }, el("b", {}, "What to do: "), verdict.advice + "."))))
+        el("p", { class: "what" }, verdict.text[0].toUpperCase() + verdict.text.slice(1) + "."), el("p", { class: "do" }, el("b", {}, "What to do: "), ...marked(verdict.advice), "."))))
       : el("p", { class: `none-said ${kind === "succeeded" && !warnings.length ? "none" : "note"}` }, !hosts.length ? "There are no records to judge." : warnings.length ? "The rules found no problems; the launcher warned:" : data.ending ? "No other problems found." : "No problems found."));
     if (warnings.length) at("verdicts").append(el("ul", { class: "notes warning", "aria-label": "Warnings of the launcher" }, ...warnings.map(words => el("li", {}, words))));
-    if (hosts.length && !data.rates.length && !data.metrics.length) at("verdicts").append(el("p", { class: "muted" }, "No steps or metrics found. What programs print as step=3 loss=0.5, or by Keras' progress bar, is recognised; ENTRYPOINT_METRICS adds others."));
+    if (data.bill.phases.some(([name]) => name === "train") && !data.rates.length && !data.metrics.length) at("verdicts").append(el("p", { class: "muted" }, "No steps or metrics found. What programs print as step=3 loss=0.5, or by Keras' progress bar, is recognised; ENTRYPOINT_METRICS adds others."));
     const rules = Object.entries(data.rules).map(([name, value]) => `${name}=${value}`).join(", ");
     at("verdicts").append(el("details", {}, el("summary", {}, "Thresholds of the rules"), el("p", { class: "muted" }, `ENTRYPOINT_RULES="${rules}"`)));
   }
@@ -209,10 +211,12 @@
 
   /** What the script was given, and on what it ran. */
   function request() {
-    const table = (heads, rows) => el("div", {}, el("table", { class: "plain given" }, el("thead", {}, el("tr", {}, ...heads.map(name => el("th", { scope: "col" }, name)))), el("tbody", {}, ...rows.map(([name, value]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, value))))));
+    const table = (heads, rows) => el("table", { class: "plain given" }, el("thead", {}, el("tr", {}, ...heads.map(name => el("th", { scope: "col" }, name)))), el("tbody", {}, ...rows.map(([name, value]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, value)))));
     const tables = [[["Hyperparameter", "Value"], data.hyperparameters], [["Software", "Version"], data.versions]].filter(([, rows]) => rows.length);
     if (!tables.length) return hide("request");
-    at("request").append(el("div", { class: "two" }, ...tables.map(([heads, rows]) => table(heads, rows))));
+    const both = el("div", { class: "two" }, ...tables.map(() => el("div", {})));
+    at("request").append(both);
+    tables.forEach(([heads, rows], number) => folded(both.children[number], rows, of => table(heads, of), rows.length > 24 ? 12 : rows.length));
   }
 
   // ---- plots ----
@@ -373,10 +377,10 @@
   // ---- tables ----
 
   /** A table of the first rows, and below it all of them, folded. */
-  function folded(id, rows, table, most) {
+  function folded(place, rows, table, most) {
     const boxed = (of, cls) => el("div", { class: `scroll wide ${cls}`, tabindex: 0 }, table(of));
-    if (most) at(id).append(boxed(rows.slice(0, most), "first"));
-    if (rows.length > most) at(id).append(el("details", {}, el("summary", {}, `All ${rows.length}`), boxed(rows, "")));
+    if (most) place.append(boxed(rows.slice(0, most), "first"));
+    if (rows.length > most) place.append(el("details", {}, el("summary", {}, `All ${rows.length}`), boxed(rows, "")));
   }
 
   function pace() {
@@ -387,7 +391,7 @@
       el("tbody", {}, ...of.map(([host, process, seconds, steps]) => el("tr", { class: isSlow(seconds) ? "idle" : "" }, el("th", { scope: "row" }, process), el("td", {}, hosts[host].name), el("td", {}, duration(seconds)), el("td", {}, median ? `${times(seconds).toFixed(2)}×${isSlow(seconds) ? " slow" : ""}` : "–"), el("td", {}, steps === null ? "–" : steps.toLocaleString("en"))))));
     const [host, process, slowest] = rows[0];
     at("pace").append(el("p", {}, `The slowest of ${rows.length} processes, ${process} on ${hosts[host].name}, takes ${duration(slowest)} for a step on average: ${times(slowest).toFixed(2)} times the median of ${duration(median)}.`));
-    folded("pace", rows, table, isSlow(slowest) ? 8 : 0);
+    folded(at("pace"), rows, table, isSlow(slowest) ? 8 : 0);
   }
 
   function traffic() {
@@ -421,7 +425,7 @@
     if (!rows.size) return hide("data-read");
     const who = names => names.length === 1 ? names[0] : names.length === hosts.length ? `each of ${names.length}` : `each of ${names.length}: ${names.slice(0, 3).join(", ")}${names.length > 3 ? ", …" : ""}`;
     const cells = ([channel, names]) => el("tr", {}, el("th", { scope: "row" }, channel.name), el("td", {}, who(names)), el("td", {}, channel.mode || "–"), el("td", {}, channel.distribution || "–"), el("td", {}, channel.files === undefined ? "–" : `${channel.more ? "≥ " : ""}${channel.files.toLocaleString("en")}`), el("td", {}, channel.bytes === undefined ? "–" : bytes(channel.bytes)));
-    folded("data-read", [...rows.values()], of => el("table", { class: "plain" }, el("thead", {}, el("tr", {}, ...["Channel", "Host", "Mode", "Distribution", "Files", "Size"].map(name => el("th", { scope: "col" }, name)))), el("tbody", {}, ...of.map(cells))), 16);
+    folded(at("data-read"), [...rows.values()], of => el("table", { class: "plain" }, el("thead", {}, el("tr", {}, ...["Channel", "Host", "Mode", "Distribution", "Files", "Size"].map(name => el("th", { scope: "col" }, name)))), el("tbody", {}, ...of.map(cells))), 16);
   }
 
   function stacks() {
@@ -437,7 +441,7 @@
 
   function log() {
     if (!data.said.length) return hide("log");
-    at("log").append(el("div", { class: "log", tabindex: 0, role: "group", "aria-label": "Lines of the launcher" }, ...data.said.map(([t, host, words]) => el("div", { class: /^(error|warning)|failed|lost|ended.*killed/.test(words) ? "bad" : "" }, el("i", {}, clock(t)), " ", el("b", {}, hosts[host].name), ` ${words}`))));
+    at("log").append(el("div", { class: "log", tabindex: 0, role: "group", "aria-label": "Lines of the launcher" }, ...data.said.map(([t, host, words]) => el("div", { class: /^(error|warning)|failed|lost|ended: (?!exit code 0)/.test(words) ? "bad" : "" }, el("i", {}, clock(t)), " ", el("b", {}, hosts[host].name), ` ${words}`))));
   }
 
   for (const part of [header, stacks, verdicts, timeline, bill, request, training, pace, utilisation, traffic, channels, log]) part();

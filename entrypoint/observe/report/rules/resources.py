@@ -262,7 +262,7 @@ def ps_unbalanced(job: JobRecord, threshold: float) -> Iterator[Verdict]:
         if not host.trainers:
             moved[host.name, process.name] = sum(map(sum, host.exchanged.values()))
     for amounts, least, words in (
-        (worked, LEAST_CPU_SECONDS, lambda amount: f"uses {amount:.3g} CPU-seconds"),
+        (worked, LEAST_CPU_SECONDS, lambda amount: f"uses {amount:,.0f} CPU-seconds"),
         (moved, LEAST_BYTES, lambda amount: f"exchanges {size(amount)}"),
     ):
         total = sum(amounts.values())

@@ -530,3 +530,10 @@ def test_cause_mentions_a_strategy_of_another_mode(play, error):
     p.at(2, events.Prepared(flags=frozenset(), other_mode=why))
     p.at(5, reported(2, cause=cause(2, process="worker/0", what="killed by SIGSEGV", code=139, error=error)))
     assert p.blamed == f"algo-2 worker/0 (killed by SIGSEGV): {error + '; ' if error else ''}{why}"
+
+
+def test_package_index_that_cannot_be_reached_is_the_cause_and_no_symptom(play):
+    """No other program runs yet of which a failed preparation could be a symptom."""
+    p = play(2, 1)
+    p.at(1, ended("prepare", 65, "ERROR: Failed to fetch: http://index/simple/: Connection refused (os error 111)\n"))
+    assert [noted.cause.confidence for noted in p.policy.facts.attempt.causes] == [Confidence.HIGH]

@@ -125,7 +125,7 @@ def test_top_of_an_ended_job_lists_what_trained_first_and_no_empty_columns(tmp_p
     assert show(source(str(write(tmp_path, record)), {}), once=True) == 0
     head, chief, more, ps, *_ = capsys.readouterr().out.splitlines()[2:]
     assert head.split() == ["host", "phase", "process", "said"]
-    assert "chief/0  exit code 1 learning_rate=0.03277 step=408 loss=0.25951" in chief
+    assert "chief/0  exit code 1; learning_rate=0.03277 step=408 loss=0.25951" in chief
     assert more.split() == ["accuracy=0.8872"] and ps.split() == ["ps/0", "killed", "by", "SIGTERM"]
 
 

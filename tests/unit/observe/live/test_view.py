@@ -101,6 +101,17 @@ def test_progress_needs_a_known_number_of_steps():
     assert view().state(200.0)["progress"]["done"] is None
 
 
+def test_processes_are_in_order_of_their_numbers():
+    told = [("process", 100.0, f"rank {number}", {"role": "rank"}) for number in (10, 9, 8)]
+    assert [process["name"] for process in host_of(view(*told))["processes"]] == ["rank 8", "rank 9", "rank 10"]
+
+
+def test_process_without_progress_has_no_rate():
+    steps = [("metric", 100.0 + n, "script", {"step": n}) for n in range(9)]
+    told = [*steps, ("still", 400.0, {"script": [290.0, 0.0]})]
+    assert [host_of(view(*lines))["processes"][0]["rate"] for lines in (steps, told)] == [1.0, None]
+
+
 def test_restarted_process_has_no_negative_rate():
     told = [("metric", 100.0 + n, "script", {"step": step, "max_steps": 100}) for n, step in enumerate([80, 90, 0, 2])]
     (process,) = host_of(view(*told))["processes"]

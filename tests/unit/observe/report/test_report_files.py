@@ -95,7 +95,7 @@ ENDINGS = {  # how a job ended, and what the report says first
     "hung": (lambda: ended("failed", 72, what="no progress"), ".*; after 66 s; see the stacks of the hang"),
     "killed": (
         lambda: ended("failed", 137, what="killed by SIGKILL"),
-        ".*; after 66 s; the kernel does so when memory is full, else somebody did; the report shows memory$",
+        ".*; after 66 s; see below whether its host's memory was full: then the kernel killed it, else somebody did$",
     ),
     "configuration": (
         lambda: ended("failed", 78, process="", what="configuration"), ".*; after 66 s; correct the setting",
@@ -105,8 +105,8 @@ ENDINGS = {  # how a job ended, and what the report says first
     ),
     "unknown": (
         lambda: [of_worker(), of_worker("algo-2", seconds=20)],
-        r".*end unknown: the last sign of life is of 2027-.* UTC on algo-1, 65 s after the start; earlier ended the "
-        r"records of algo-2 \(40 s before\); launchers were killed",
+        r".*end unknown: the last sign of life came at 2027-.* UTC from algo-1, 65 s after the start; records that "
+        r"end earlier: algo-2 \(40 s before\); launchers were killed",
     ),
     "stopped": (lambda: ended("stopped", 143, sigterm=True), "stopped: SIGTERM after 60 s, as by StopTrainingJob"),
     "saved": (lambda: ended("succeeded", 0, sigterm=True), ".*SIGTERM after 60 s; all scripts then ended with 0"),

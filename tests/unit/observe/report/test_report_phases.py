@@ -107,6 +107,15 @@ def test_process_without_a_recorded_end_ends_with_the_record():
     assert [(span.phase, span.end) for span in of_process(host.processes["script"], host)] == [("train", 40.0)]
 
 
+def test_totals_of_steps_and_epochs_are_no_metrics():
+    record = trained(seconds=20)
+    record.add("metric", 9, "script", {"steps": 900.0, "max_steps": 900.0, "epochs": 3.0, "accuracy": 0.5})
+    assert [metric["name"] for metric in content(gather({"algo-1": record.data}), [])["metrics"]] == [
+        "loss",
+        "accuracy",
+    ]
+
+
 def test_cost_covers_all_host_seconds():
     job = gather({"algo-1": trained("algo-1", 2, seconds=60).data, "algo-2": trained("algo-2", 2, seconds=20).data})
     bill = content(job, [])["bill"]

@@ -67,6 +67,24 @@ def test_number_of_processes_and_metrics_is_limited():
     assert len(job.hosts[0].processes) <= 1024 and len(job.hosts[0].processes["script"].metrics) <= 24
 
 
+def test_processes_are_in_order_of_their_numbers_and_servers_last():
+    record = HostRecord()
+    for at, (name, role) in enumerate(
+        [("ps/0", "ps"), ("rank 10", "rank"), ("rank 9", "rank"), ("prepare", "prepare")]
+    ):
+        record.runs(name, at, 20, role)
+    assert list(gather({"algo-1": record.data}).hosts[0].processes) == ["prepare", "rank 9", "rank 10", "ps/0"]
+
+
+def test_metric_with_a_long_name_keeps_all_its_values():
+    record = trained(seconds=9)
+    for second in range(6, 12):
+        record.add("metric", second, "script", {f"validation/{'top_5_' * 12}accuracy": 0.1 * second})
+    (host,) = gather({"algo-1": record.data}).hosts
+    (name,) = [name for name in host.processes["script"].metrics if name.startswith("validation/")]
+    assert len(host.processes["script"].metrics[name]) == 6
+
+
 def test_endless_record_is_read_up_to_a_limit(monkeypatch):
     monkeypatch.setattr("entrypoint.record.read.MOST_BYTES", 1 << 22)
     first, line = b'["host",1800000000,{}]\n', b'["said",1800000001,"' + b" " * 1000 + b'"]\n'
