@@ -7,6 +7,7 @@ import os
 import queue
 import re
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,6 +61,8 @@ def engine_for(
     name: str, job: LocalJob, environment: Mapping[str, str], image: str, shm_size: str | None = None, ip: str = "4"
 ) -> Engine:
     """Return the engine `name` for a job. `image` and `shm_size` are Docker's, `ip` is of netns."""
+    if sys.platform == "darwin" and name != EngineName.DOCKER:
+        raise ConfigError(f"--engine {name} needs Linux, and this is macOS; wanted --engine docker")
     match EngineName(name):
         case EngineName.PROCESS:
             return ProcessEngine(job, environment, count_gpus())
