@@ -148,7 +148,7 @@ class HostRunner:
                 ended += self._end_what_is_left(spare=self.running.values())
 
     def _end_what_is_left(self, spare: Collection[int] = ()) -> list[tuple[int, int]]:
-        """Kill our descendants, but for `spare` and theirs, and return the reaped ones. Containers have only clients."""
+        """Kill our descendants, but for `spare` and theirs, and return those reaped. Containers have clients only."""
         if self.engine.runs_here:
             return descendants.end_descendants(within=GONE_SECONDS, spare=spare)[1]
         for client in {*self.running.values()} - {*spare}:

@@ -14,7 +14,6 @@ import socket
 import sys
 import time
 import types
-from pathlib import Path
 
 # Those of them that `mypy --platform darwin` would find missing, and the calls behind them.
 LACKS = {
@@ -66,12 +65,10 @@ for _module, _names in LACKS.items():
         vars(_module).pop(_name, None)
 ctypes.CDLL = _Libc
 os.stat, os.lstat, os.readlink = map(without, (os.stat, os.lstat, os.readlink))
-os.uname = lambda: types.SimpleNamespace(  # as on Apple silicon
-    sysname="Darwin", nodename="mac.local", release="24.6.0", version="Darwin Kernel Version 24.6.0", machine="arm64"
-)
+_uname = os.uname_result(("Darwin", "mac.local", "24.6.0", "Darwin Kernel Version 24.6.0", "arm64"))  # Apple silicon
+os.uname = lambda: _uname
 # Of macOS: its settings of proxies, for urllib. None are set.
 _proxies = types.ModuleType("_scproxy")
 _proxies._get_proxies, _proxies._get_proxy_settings = dict, dict
 sys.modules["_scproxy"] = _proxies
 sys.addaudithook(refuse)
-del Path

@@ -20,7 +20,7 @@ from entrypoint.check.rehearse.sample import RECORDS, take
 from entrypoint.simulate.engine import Engine, EngineName
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.host_runner import handled
-from entrypoint.simulate.run import engine_for
+from entrypoint.simulate.run import engine_for, refuse_engine
 from entrypoint.simulate.spec import LocalJob, host_names
 from entrypoint.simulate.tree import MARKER, check_size
 
@@ -39,9 +39,7 @@ class Options:
     launch: str
     arguments: tuple[str, ...] = ()
     python: str = sys.executable
-    engine: str = (
-        ""  # "": process, or netns if the program contains a literal /opt/ml and installs nothing; on macOS docker
-    )
+    engine: str = ""  # "": on macOS docker; else process, or netns if the program names /opt/ml and installs nothing
     image: str = ""
     hosts: int | None = None
     seconds: float = SECONDS
@@ -92,6 +90,7 @@ def _rehearse(
     installs = os.geteuid() == 0 and (asked.source / "requirements.txt").is_file()
     on_linux = EngineName.NETNS if asked.fixed and not installs else EngineName.PROCESS
     engine = options.engine or (EngineName.DOCKER if sys.platform == "darwin" else on_linux)
+    refuse_engine(engine)
     case = Rehearsal(request=asked, engine=engine, hosts=hosts, price=options.price, speedup=options.speedup)
     # This machine's Python may take what the image refuses, and would then have its own packages replaced.
     required = requirements(asked) if engine != EngineName.DOCKER else []
