@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -33,7 +35,6 @@ case "$*" in
     run*) echo "$@" ;;
 esac
 """
-SHELLS = [name for name in ("bash", os.environ.get("TEST_BASH", "")) if name]  # TEST_BASH: a bash 3.2, as macOS has
 
 
 def on_macos(*words: object, cwd: Path, module: str = "entrypoint", **environment: str) -> subprocess.CompletedProcess:
@@ -141,3 +142,72 @@ def test_pipe_is_refused_on_macos(folder: Path, docker: str) -> None:
 def test_rehearsal_takes_containers_on_macos(folder: Path, docker: str) -> None:
     ran = on_macos("rehearse", "request.json", cwd=folder, PATH=docker, ARCH="arm64", IMAGES="")
     assert ran.returncode == 2 and f"no image {IMAGE}-arm64 here" in ran.stdout, ran.stdout
+
+
+# --- the shell scripts: bash 3.2, and no tool that only Linux has ---
+
+# A Python 3.13, which makes environments whose commands print what they are asked to do.
+PYTHON = f"""#!/bin/sh
+case $1 in
+    -c) exec {sys.executable} -c "import sys; sys.version_info = (3, 13, 1); $2" ;;
+    -V) echo Python 3.13.1 ;;
+    -m)
+        /bin/mkdir -p "$3/bin"
+        for name in python entrypoint; do
+            printf '#!/bin/sh\\necho "%s $*"\\n' $name >"$3/bin/$name"
+            /bin/chmod +x "$3/bin/$name"
+        done
+        ;;
+esac
+"""
+TOOLS = ("cat", "cut", "dirname", "grep")
+SHASUM = f"""#!/bin/sh
+[ "$*" = "-a 256" ] && exec {shutil.which("sha256sum")}
+"""
+# Of later versions of bash, and options that BSD's tools lack.
+NOT_THERE = re.compile(
+    r"declare -[gAn]|local -n|mapfile|readarray|coproc|&>>|\|&|\[\[ -v|wait -n|\$\{\w+(,|\^|@[A-Z])|\$\{\w+: -\d|\[-1\]"
+    r"|readlink -f|realpath|sed -i|stat -c|date -d|grep -P|sort -V|xargs -r|cp --parents|-printf|setsid|tac |nproc"
+)
+
+
+def sh(script: Path, *words: str, tools: Path) -> subprocess.CompletedProcess:
+    shell = os.environ.get("TEST_BASH") or shutil.which("bash")
+    command = [shell, script, *words]
+    return subprocess.run(command, env={"PATH": str(tools)}, capture_output=True, text=True, timeout=LONG)
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """Return a folder with the tools that macOS has, too, and uname of a Mac."""
+    folder = tmp_path / "tools"
+    write(folder / "uname", "#!/bin/sh\necho Darwin\n").chmod(0o755)
+    write(folder / "python3", PYTHON).chmod(0o755)
+    write(folder / "shasum", SHASUM).chmod(0o755)
+    for name in TOOLS:
+        (folder / name).symlink_to(str(shutil.which(name)))
+    return folder
+
+
+def test_run_sh_makes_an_environment_on_macos(tmp_path: Path, tools: Path) -> None:
+    tree = tmp_path / "tree"
+    for name in ("examples/run.sh", "pyproject.toml", "container/lines/2.14/requirements.txt"):
+        write(tree / name, (ROOT / name).read_text())
+    ran = sh(tree / "examples/run.sh", "--plan", tools=tools)
+    made, pip, says, job = ran.stdout.splitlines()
+    assert made == "making .venv with Python 3.13.1, without TensorFlow, which the image has", ran.stderr
+    assert f"-c {tree}/container/lines/2.14/requirements.txt -e {tree}[tensorflow,monitor,tools]" in pip
+    assert says.startswith("on macOS run: doctor, plan")
+    assert job == f"entrypoint local {tree}/examples/digits/train.py --hosts 2 --mode mwms --plan"
+    assert "making" not in sh(tree / "examples/run.sh", tools=tools).stdout, "it is made once"
+
+
+def test_tests_say_that_they_need_linux(tools: Path) -> None:
+    ran = sh(ROOT / "tests/run.sh", tools=tools)
+    assert ran.returncode == 2 and "the tests need Linux" in ran.stderr and not ran.stdout
+
+
+@pytest.mark.parametrize("script", ["examples/run.sh", "build.sh"])
+def test_script_uses_nothing_that_macos_lacks(script: str) -> None:
+    lines = (ROOT / script).read_text().splitlines()
+    assert not [line for line in lines if NOT_THERE.search(line) and not line.lstrip().startswith("#")]
