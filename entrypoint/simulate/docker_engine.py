@@ -80,7 +80,8 @@ class DockerEngine(Engine):
         read(self.job, self.job.names[0], Path(ML), self.settings)  # a bad one must fail before anything starts
 
     def plan(self, whole: bool) -> str:
-        with tempfile.TemporaryDirectory() as config:
+        shared = Path.home() if sys.platform == "darwin" else None  # Docker's virtual machine may see nothing else
+        with tempfile.TemporaryDirectory(prefix=".entrypoint-", dir=shared) as config:
             write_config(self.job, self.job.names[0], Path(config))
             Path(config).chmod(0o755)
             command = ["run", "--rm", "--label", LABEL, *_mount(Path(config), ML / "input/config", readonly=True)]

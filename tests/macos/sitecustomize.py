@@ -8,6 +8,8 @@ import ctypes
 import errno
 import fcntl
 import os
+import re
+import resource
 import select
 import signal
 import socket
@@ -15,21 +17,20 @@ import sys
 import time
 import types
 
-# Those of them that `mypy --platform darwin` would find missing, and the calls behind them.
+# Names that typeshed has for Linux and not for macOS, of modules that we use.
 LACKS = {
-    fcntl: ("F_GETPIPE_SZ", "F_SETPIPE_SZ", "F_ADD_SEALS", "F_GET_SEALS"),
-    os: (
-        "CLONE_NEWNS", "CLONE_NEWNET", "CLONE_NEWPID", "CLONE_NEWUSER", "CLONE_NEWUTS", "O_DIRECT", "O_NOATIME",
-        "O_PATH", "O_TMPFILE", "P_PIDFD", "ST_NOEXEC", "copy_file_range", "eventfd", "getrandom", "getresuid",
-        "getresgid", "getxattr", "listxattr", "memfd_create", "pidfd_open", "pipe2", "posix_fadvise",
-        "posix_fallocate", "removexattr", "sched_getaffinity", "sched_setaffinity", "setns", "setresuid", "setresgid",
-        "setxattr", "splice", "unshare", "waitid",
-    ),
-    select: ("POLLRDHUP", "epoll", *(name for name in vars(select) if name.startswith("EPOLL"))),
-    signal: ("pidfd_send_signal", "sigtimedwait", "sigwaitinfo", "SIGRTMAX", "SIGRTMIN"),
-    socket: ("AF_NETLINK", "AF_PACKET", "SO_BINDTODEVICE", "SO_PEERCRED", "TCP_USER_TIMEOUT"),
-    time: ("CLOCK_BOOTTIME",),
-}  # fmt: skip
+    fcntl: r"F_(GETPIPE_SZ|SETPIPE_SZ|ADD_SEALS|GET_SEALS|SEAL_.*|NOTIFY|[GS]ETSIG)",
+    os: r"(CLONE|EFD|GRND|MFD|POSIX_FADV|RWF|SPLICE|XATTR)_.*|O_(DIRECT|LARGEFILE|NOATIME|PATH|RSYNC|TMPFILE)|P_PIDFD"
+    r"|ST_(?!NOSUID|RDONLY).*|copy_file_range|eventfd.*|fdatasync|getrandom|[gs]etres[ug]id|.*xattr|memfd_create"
+    r"|pidfd_open|pipe2|posix_fa.*|sched_(?!yield|get_priority).*|setns|splice|unshare|waitid.*",
+    resource: r"RLIMIT_(MSGQUEUE|NICE|RT.*|SIGPENDING)|RUSAGE_THREAD|prlimit",
+    select: r"EPOLL.*|POLLMSG|POLLRDHUP|epoll",
+    signal: r"SIG(CLD|POLL|PWR|RTMAX|RTMIN|STKFLT)|pidfd_send_signal|sig(timedwait|waitinfo)",
+    socket: r"AF_(ALG|CAN|NETLINK|PACKET|TIPC|VSOCK)|MSG_(CMSG_CLOEXEC|CONFIRM|ERRQUEUE|FASTOPEN|MORE)"
+    r"|SO_(BINDTODEVICE|DOMAIN|INCOMING_CPU|MARK|PASS.*|PEER.*|PRIORITY|PROTOCOL)|SOCK_(CLOEXEC|NONBLOCK)"
+    r"|TCP_(CONGESTION|CORK|DEFER_ACCEPT|INFO|KEEPIDLE|LINGER2|QUICKACK|SYNCNT|USER_TIMEOUT|WINDOW_CLAMP)",
+    time: r"CLOCK_(BOOTTIME|TAI)|pthread_getcpuclockid",
+}
 NOT_THERE = ("/proc", "/sys")
 LOOKS = {"open", "os.listdir", "os.scandir", "os.mkdir", "os.link", "os.rename", "os.truncate"}
 
@@ -61,8 +62,8 @@ def without(look):  # stat, access and readlink have no audit event
 
 sys.platform = "darwin"
 for _module, _names in LACKS.items():
-    for _name in _names:
-        vars(_module).pop(_name, None)
+    for _name in [name for name in vars(_module) if re.fullmatch(_names, name)]:
+        delattr(_module, _name)
 ctypes.CDLL = _Libc
 os.stat, os.lstat, os.readlink = map(without, (os.stat, os.lstat, os.readlink))
 _uname = os.uname_result(("Darwin", "mac.local", "24.6.0", "Darwin Kernel Version 24.6.0", "arm64"))  # Apple silicon
