@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -149,6 +150,7 @@ def add_host(parser: argparse.ArgumentParser) -> None:
 
 
 def run_host(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    _refuse_macos("host")
     from entrypoint.launcher.places import base_folder
     from entrypoint.simulate.compose_host import become_host, count_hosts
 
@@ -159,7 +161,13 @@ def run_host(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def run_train(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    _refuse_macos("train")
     from entrypoint.train import train
 
     train()
     return 0  # not reached: train ends the process
+
+
+def _refuse_macos(command: str) -> None:
+    if sys.platform == "darwin":
+        raise ConfigError(f"`{command}` needs Linux, and this is macOS; wanted `entrypoint local`")

@@ -79,6 +79,8 @@ def docker(tmp_path: Path) -> str:
             "--engine process needs Linux, and this is macOS; wanted --engine docker",
         ),
         (["local", "train.py", "--engine", "netns"], 78, "--engine netns needs Linux"),
+        (["host", "algo-1", "train.py"], 78, "wanted `entrypoint local`"),
+        (["train"], 78, "wanted `entrypoint local`"),
         (["rehearse", "request.json", "--engine", "process"], 2, "--engine process needs Linux"),
     ],
 )
