@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Trains the digits example on two simulated hosts of this machine. Needs no Docker and no AWS account:
+# Trains the digits example on two simulated hosts of this machine. Needs no AWS account, and on Linux no Docker:
 #
 #     examples/run.sh                        # two hosts
 #     examples/run.sh --hosts 3 --plan       # what is added goes to `entrypoint local`
 #
-# On a fresh machine it first makes .venv with Python 3.11, this package and TensorFlow. `main`, at the end, is the story.
+# On a fresh machine it first makes .venv with Python 3.11, this package and TensorFlow. On macOS, any Python from 3.10 on
+# will do, and hosts are containers of the image. It keeps to bash 3.2 and to BSD's tools. `main`, at the end, is the story.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -17,11 +18,14 @@ die() {
     exit 1
 }
 
-# Prints a Python 3.11 that can make virtual environments.
+on_macos() { [[ $(uname) == Darwin ]]; }
+
+# Prints a Python that can make virtual environments: 3.11, for which TensorFlow 2.14 is pinned; on macOS, any from 3.10 on.
 find_python() {
-    local name
-    for name in python3.11 python3 /usr/bin/python3.11; do
-        if "$name" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
+    local name suits='(3, 11) == sys.version_info[:2]'
+    if on_macos; then suits='(3, 10) <= sys.version_info[:2]'; fi
+    for name in python3.11 python3 /usr/bin/python3.11 python3.14 python3.13 python3.12 python3.10; do
+        if "$name" -c "import sys, venv, ensurepip; sys.exit(not $suits)" 2>/dev/null; then
             command -v "$name"
             return
         fi
@@ -36,10 +40,12 @@ install_with_apt() {
     apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
 }
 
+sha256() { if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi; }
+
 # What the environment is made from: when that changes, it is made again. tests/run.sh leaves the same mark for its own,
 # which has all that is needed here.
 fingerprint() {
-    cat "$HERE/pyproject.toml" "$CONSTRAINTS" 2>/dev/null | sha256sum | cut -d' ' -f1
+    cat "$HERE/pyproject.toml" "$CONSTRAINTS" 2>/dev/null | sha256 | cut -d' ' -f1
 }
 
 is_made() {
@@ -47,16 +53,19 @@ is_made() {
 }
 
 make_venv() {
-    local python pinned=()
-    if ! python=$(find_python); then
+    local python pinned=() large='; TensorFlow is some 200 MB to download'
+    if on_macos; then
+        python=$(find_python) || die 'wanted Python 3.10 or newer, found none: brew install python'
+        large=', without TensorFlow, which the image has'
+    elif ! python=$(find_python); then
         install_with_apt python3.11 python3.11-venv && python=$(find_python) ||
             die 'wanted Python 3.11 with its venv module, found none; on Debian 12: apt-get install python3.11-venv'
     fi
     if [[ -f $CONSTRAINTS ]]; then pinned=(-c "$CONSTRAINTS"); fi
-    printf 'making .venv with %s; TensorFlow is some 200 MB to download\n' "$("$python" -V)"
+    printf 'making .venv with %s%s\n' "$("$python" -V)" "$large"
     "$python" -m venv "$VENV"
-    "$VENV/bin/python" -m pip install -q --disable-pip-version-check ${pinned[@]+"${pinned[@]}"} -e "$HERE[tensorflow,monitor,tools]" pytest
-    say_what_mpi_needs
+    "$VENV/bin/python" -m pip install -q --disable-pip-version-check ${pinned[@]+"${pinned[@]}"} -e "${HERE}[tensorflow,monitor,tools]" pytest
+    on_macos || say_what_mpi_needs
     fingerprint >"$VENV/.stamp-examples"
 }
 
@@ -70,6 +79,9 @@ say_what_mpi_needs() {
 
 main() {
     is_made || make_venv
+    if on_macos; then
+        printf '%s\n' 'on macOS run: doctor, plan, new, report, replay, settings, top; and local, rehearse by --engine docker, the default here'
+    fi
     exec "$VENV/bin/entrypoint" local "$HERE/examples/digits/train.py" --hosts 2 --mode mwms "$@"
 }
 

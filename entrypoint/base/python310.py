@@ -1,5 +1,6 @@
 """Provide what Python 3.10 lacks. AWS's image of TensorFlow 2.14 has that Python."""
 
+import os
 import sys
 
 if sys.version_info >= (3, 11):  # novm
@@ -22,7 +23,14 @@ else:
         return lambda kind: kind
 
 
+def process_cpu_count() -> int:
+    """Return how many CPUs this process may use, as Python 3.13's function. macOS binds no process to some."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 # This option keeps the folder of a script, or the current folder, out of sys.path.
 SAFE_PATH = ("-P",) if sys.version_info >= (3, 11) else ()  # novm
 
-__all__ = ["SAFE_PATH", "StrEnum", "assert_never", "dataclass_transform"]
+__all__ = ["SAFE_PATH", "StrEnum", "assert_never", "dataclass_transform", "process_cpu_count"]

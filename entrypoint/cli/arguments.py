@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from entrypoint.simulate.spec import LocalJob
 
 ENGINES = ["process", "netns", "docker"]
+ENGINE = "docker" if sys.platform == "darwin" else "process"  # the default
 PLACE = "a job's output folder, its record folder, output.tar.gz, or one in s3://"
 TOPICS = "\nmore: `entrypoint help` and channels, engines, faults, modes or settings\n"
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from entrypoint.base.errors import CodeError, ConfigError
 from entrypoint.base.terminal import print_coloured
-from entrypoint.cli.arguments import ENGINES, add_launch_script
+from entrypoint.cli.arguments import ENGINE, ENGINES, add_launch_script
 
+OR_NETNS = ", or netns if the script names /opt/ml itself" * (ENGINE == "process")
 GO, NO_GO, USAGE, INTERRUPTED = 0, 1, 2, 130  # exit codes of `rehearse`
 
 EPILOGS = {
@@ -88,9 +89,9 @@ def add_rehearse(parser: argparse.ArgumentParser) -> None:
         "--engine",
         choices=ENGINES,
         default="",
-        help="what a host is; default: process, or netns if the script names /opt/ml itself",
+        help=f"what a host is; default: {ENGINE}{OR_NETNS}",
     )
-    add("--image", default="sagemaker-tf-entrypoint:latest", metavar="TAG", help="docker; default: %(default)s")
+    add("--image", default="", metavar="TAG", help="docker; default: what ./build.sh made")
     add("--hosts", type=int, metavar="N", help="simulated hosts; default: the request's, at most 4")
     add("--seconds", type=float, default=60.0, metavar="S", help="of training in a run, at most; default: 60")
     add("--records", type=int, default=2000, metavar="N", help="of each channel, at about; default: 2000")

@@ -43,9 +43,10 @@ and one line in the file that the shell reads at its start: ~/.bashrc,
             as root also by that name; otherwise, that is this machine's own
   netns     namespaces: eth0, /opt/ml, ports and plan as on SageMaker; needs
             root and iproute2. --ip: IPv4 alone (4), IPv6 alone (6), or both
-  docker    a container of --image (sagemaker-tf-entrypoint:latest) on a private
+  docker    a container of --image (of what ./build.sh made) on a private
             network; --shm-size: /dev/shm, such as 1g, instead of Docker's 64m
-Each host takes some 20 MB and a second to start.
+process is the default; on macOS docker, as the others need Linux. Each host
+takes some 20 MB and a second to start.
 """,
     "faults": """\
 --fault 'ACTION TARGET [at SECONDS | when TEXT] [for SECONDS]'

@@ -2,13 +2,14 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from entrypoint.base.errors import ConfigError
-from entrypoint.cli.arguments import ENGINES, TOPICS, add_job, add_program, local_job, new_output, program_in
+from entrypoint.cli.arguments import ENGINE, ENGINES, TOPICS, add_job, add_program, local_job, new_output, program_in
 
 if TYPE_CHECKING:
     from entrypoint.launcher.job.job import Job
@@ -111,9 +112,9 @@ def add_local(parser: argparse.ArgumentParser) -> None:
     add("--checkpoints", type=Path, metavar="DIR", help="every host's /opt/ml/checkpoints")
     add("--env", action="append", default=[], metavar="K=V", help="for every host; may be repeated")
     add("--output", type=Path, metavar="DIR", help="a new folder; default: out/PROGRAM-MODE-TIME")
-    add("--engine", choices=ENGINES, default="process", metavar="E", help="process (default), netns or docker")
+    add("--engine", choices=ENGINES, default=ENGINE, metavar="E", help=f"process, netns or docker; default: {ENGINE}")
     add("--ip", choices=["4", "6", "both"], default="4", help="netns: IPv4 (default), IPv6 or both")
-    add("--image", default="sagemaker-tf-entrypoint:latest", metavar="TAG", help="docker: the image")
+    add("--image", default="", metavar="TAG", help="docker: the image; default: what ./build.sh made")
     add("--shm-size", metavar="SIZE", help="docker: size of /dev/shm, such as 1g")
     add("--plan", action="store_true", help="print the plan of this run, and run nothing")
     add("--all", action="store_true", help="with --plan: every process of many hosts")
@@ -149,6 +150,7 @@ def add_host(parser: argparse.ArgumentParser) -> None:
 
 
 def run_host(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    _refuse_macos("host")
     from entrypoint.launcher.places import base_folder
     from entrypoint.simulate.compose_host import become_host, count_hosts
 
@@ -159,7 +161,13 @@ def run_host(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
 
 def run_train(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    _refuse_macos("train")
     from entrypoint.train import train
 
     train()
     return 0  # not reached: train ends the process
+
+
+def _refuse_macos(command: str) -> None:
+    if sys.platform == "darwin":
+        raise ConfigError(f"`{command}` needs Linux, and this is macOS; wanted `entrypoint local`")

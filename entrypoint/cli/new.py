@@ -57,8 +57,9 @@ def run_new(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     _write(args.folder, {path: _filled(template, words) for path, (template, _) in sources.items()})
     lines = [f"{args.folder}: a project of mode {args.mode}"]
     lines += [f"  {path:<28}{purpose}" for path, (_, purpose) in sources.items()]
-    installed = all(importlib.util.find_spec(name) for name in MODES[args.mode])
-    engine = "" if installed else f" --engine docker --image {words['image']}"
+    installed = sys.platform == "linux" and all(importlib.util.find_spec(name) for name in MODES[args.mode])
+    image = f" --image {words['other_image']}" if words["other_image"] else ""
+    engine = "" if installed else f" --engine docker{image}"
     activate = Path(sys.executable).with_name("activate")
     is_active = activate.parent == Path(shutil.which("entrypoint", path=environment.get("PATH")) or "").parent
     lines += [
@@ -89,6 +90,7 @@ def _words(mode: str, sdk: str) -> dict[str, str]:
         "job": json.dumps(["src/train.py", *options]),
         "environment": json.dumps({"ENTRYPOINT_MODE": mode, **more}),
         "image": "sagemaker-tf-entrypoint:" + (line if mode == "jax" else "latest"),
+        "other_image": f"sagemaker-tf-entrypoint:{line}" if mode == "jax" else "",  # than that of `entrypoint local`
         "repository": f"my-training:{line}",
         "sdk_versions": SDKS[sdk],
     }

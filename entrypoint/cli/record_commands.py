@@ -10,7 +10,7 @@ from pathlib import Path
 from entrypoint.base.errors import ConfigError
 from entrypoint.base.terminal import print_coloured
 from entrypoint.cli import main
-from entrypoint.cli.arguments import ENGINES, PLACE, new_output
+from entrypoint.cli.arguments import ENGINE, ENGINES, PLACE, new_output
 
 _RECORDS = ("*/ml/output/data/record", "output/data/record", "data/record", "record", ".")
 
@@ -75,7 +75,7 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
     add("bundle", metavar="BUNDLE", help="what a job left: its output folder, output.tar.gz, or s3://.../output.tar.gz")
     add("--host", metavar="NAME", help="this host alone")
     add("--rerun", type=Path, metavar="SCRIPT", help="run it on simulated hosts, with the faults that the job had")
-    add("--engine", choices=ENGINES, default="process", help="of --rerun; default: process")
+    add("--engine", choices=ENGINES, default=ENGINE, help=f"of --rerun; default: {ENGINE}")
     add("--output", type=Path, metavar="DIR", help="of --rerun; default: out/SCRIPT-rerun-TIME")
 
 

@@ -391,7 +391,9 @@ def seal() -> str:
                 ("gid_map", f"{group} {group} 1"),
             ):
                 Path("/proc/self", name).write_text(text)
-    except (AttributeError, OSError) as error:
+    except AttributeError:
+        return "this system has no namespaces"  # macOS
+    except OSError as error:
         return str(error)
     return ""
 

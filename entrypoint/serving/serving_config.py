@@ -1,6 +1,5 @@
 """Read what SageMaker passes to a serving container: environment variables, and the model's place in its folder."""
 
-import os
 import re
 import resource
 from collections.abc import Mapping
@@ -9,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from entrypoint.base.errors import ConfigError
+from entrypoint.base.python310 import process_cpu_count
 
 DEFAULT_PORT = 8080
 MEGABYTE = 1 << 20
@@ -67,9 +67,7 @@ def read_serving(environment: Mapping[str, str]) -> Serving:
     # TensorFlow computes outside of Python's lock, and uses all CPUs for one prediction: a few more threads than CPUs
     # keep these busy while others read and write JSON.
     threads = _number(environment, "SAGEMAKER_MODEL_SERVER_WORKERS", 0, "how many requests are answered at once")
-    threads = threads or max(
-        4, min(2 * len(os.sched_getaffinity(0)), resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8)
-    )
+    threads = threads or max(4, min(2 * process_cpu_count(), resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8))
     # SageMaker's own limit is fixed for endpoints, and an hour at most for batch transform.
     usual = LONGEST_TIMEOUT if environment.get("SAGEMAKER_BATCH", "").lower() == "true" else 60
     batch_payload = payload if payload > 0 else DEFAULT_BATCH_PAYLOAD

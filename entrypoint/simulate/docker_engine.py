@@ -29,10 +29,12 @@ from entrypoint.simulate.engine import (
     last_line,
 )
 from entrypoint.simulate.fault import Action, Fault
+from entrypoint.simulate.local_channels import ChannelMode
 from entrypoint.simulate.spec import LocalJob
 from entrypoint.simulate.tree import HostFolder, read, write_config
 
 LABEL = "sagemaker-tf-entrypoint=local"
+IMAGE, OF_ARM = "sagemaker-tf-entrypoint:latest", "-arm64"  # as ./build.sh names what it makes
 ML = PurePosixPath("/opt/ml")
 PATIENCE_SECONDS = 60.0  # seconds for a daemon's answer
 _FIRST_ADDRESS = 10  # offset of the first host's address in the network; Docker uses lower ones
@@ -52,6 +54,7 @@ class DockerEngine(Engine):
     name = EngineName.DOCKER
     faults = frozenset(Action)
     look_again = 0.5
+    runs_here = False
 
     def __init__(self, job: LocalJob, environment: Mapping[str, str], image: str, shm_size: str | None) -> None:
         super().__init__(job, environment)
@@ -67,13 +70,21 @@ class DockerEngine(Engine):
 
     def check(self) -> None:
         if not shutil.which("docker"):
-            raise ConfigError("there is no docker command; install Docker, or use --engine process")
+            other = "" if sys.platform == "darwin" else ", or use --engine process"
+            raise ConfigError(f"there is no docker command; install Docker{other}")
         here = ("version", "--format", "{{.Server.Os}}/{{.Server.Arch}}")
         daemon = self._must("the Docker daemon does not answer", *here).stdout.decode().strip()
+        self.image = self.image or self._built(daemon)
         image = self._call("image", "inspect", "--format", "{{.Os}}/{{.Architecture}}", self.image)
         if image.returncode:
-            raise ConfigError(f"there is no image {self.image} here; ./build.sh builds it, --image names another")
+            how = f"./build.sh{' --platform linux/arm64' * self.image.endswith(OF_ARM)}"
+            raise ConfigError(f"there is no image {self.image} here; {how} builds it, --image names another")
         self._notes = self._check_platform(image.stdout.decode().strip(), daemon)
+        piped = [channel.name for channel in self.job.channels if channel.mode is ChannelMode.PIPE]
+        if sys.platform == "darwin" and piped:
+            raise ConfigError(
+                f"channel {piped[0]} has mode Pipe, and no FIFO leads from macOS to containers; wanted File or FastFile"
+            )
         read(self.job, self.job.names[0], Path(ML), self.settings)  # a bad one must fail before anything starts
 
     def notes(self) -> list[str]:
@@ -103,7 +114,8 @@ class DockerEngine(Engine):
         )
 
     def plan(self, whole: bool) -> str:
-        with tempfile.TemporaryDirectory() as config:
+        shared = Path.home() if sys.platform == "darwin" else None  # Docker's virtual machine may see nothing else
+        with tempfile.TemporaryDirectory(prefix=".entrypoint-", dir=shared) as config:
             write_config(self.job, self.job.names[0], Path(config))
             Path(config).chmod(0o755)
             command = ["run", "--rm", "--label", LABEL, *_mount(Path(config), ML / "input/config", readonly=True)]
@@ -215,6 +227,13 @@ class DockerEngine(Engine):
         raise FaultFailed(
             last_line(answer.stderr or answer.stdout, f"docker {words[0]} ended with {answer.returncode}")
         )
+
+    def _built(self, daemon: str) -> str:
+        """Return the image that ./build.sh makes for the daemon's platform, or on ARM the usual one if it is alone."""
+        if daemon != "linux/arm64":
+            return IMAGE
+        images = (IMAGE + OF_ARM, IMAGE)
+        return next((image for image in images if not self._call("image", "inspect", image).returncode), images[0])
 
     def _make_network(self) -> None:
         """Create the run's network. If addresses must be known before, give it the subnet that Docker would choose."""

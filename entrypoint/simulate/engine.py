@@ -60,6 +60,8 @@ class Engine(ABC):
     """The faults that it can do."""
     look_again: float
     """Seconds between two looks for a process that a fault is about: what a look costs tells."""
+    runs_here: bool = True
+    """Whether the processes of hosts descend from this one."""
     has_own_ml: bool = True
     """Whether each host has an /opt/ml of its own."""
 

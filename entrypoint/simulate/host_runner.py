@@ -4,12 +4,13 @@ SIGTERM and Ctrl-C stop the hosts.
 """
 
 import contextlib
+import os
 import queue
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import IO, Any
 
 from entrypoint.launcher.host import descendants, process
@@ -59,7 +60,8 @@ class HostRunner:
 
     def run(self, folders: Sequence[HostFolder], timeout: float | None) -> dict[str, Exit]:
         """Run the hosts; return how each one ended. Hosts that a signal kept from starting are left out."""
-        process.become_subreaper()
+        if self.engine.runs_here:
+            process.become_subreaper()
         self.began = time.monotonic()
         self.waiting = list(folders)
         deadline = self.began + timeout if timeout else None
@@ -80,7 +82,7 @@ class HostRunner:
         finally:
             if self.running:
                 self.engine.signal(self.running, signal.SIGKILL)
-            descendants.end_descendants(within=GONE_SECONDS)
+            self._end_what_is_left()
             for copier in self.copiers:
                 copier.join(LAST_LINES)
         return self.exits
@@ -143,7 +145,16 @@ class HostRunner:
                 if not self.exits[host].clean and self.failed_since is None:
                     self.failed_since = time.monotonic()
                 # The scripts of a killed host become our children, and must end with it.
-                ended += descendants.end_descendants(within=GONE_SECONDS, spare=self.running.values())[1]
+                ended += self._end_what_is_left(spare=self.running.values())
+
+    def _end_what_is_left(self, spare: Collection[int] = ()) -> list[tuple[int, int]]:
+        """Kill our descendants, but for `spare` and theirs, and return those reaped. Containers have clients only."""
+        if self.engine.runs_here:
+            return descendants.end_descendants(within=GONE_SECONDS, spare=spare)[1]
+        for client in {*self.running.values()} - {*spare}:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(client, signal.SIGKILL)
+        return []
 
     def _stop(self, why: str) -> None:
         self.terminal.print(why)

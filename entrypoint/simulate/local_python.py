@@ -45,7 +45,7 @@ SHOWN = ("tensorflow", "tensorflow-cpu", "keras", "tf-keras", "horovod", "mpi4py
 
 def allow_files(count: int) -> None:
     """Raise this process's limit of open files by `count`. Raise ConfigError if the hard limit is too low."""
-    wanted = len(os.listdir("/proc/self/fd")) + count + SPARE_FILES  # noqa: PTH208
+    wanted = len(os.listdir("/dev/fd")) + count + SPARE_FILES  # noqa: PTH208
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and wanted > hard:
         raise ConfigError(
@@ -153,6 +153,10 @@ def examine(path: str) -> Iterator[str]:
     if (machine := platform.machine()) != "x86_64":
         yield f"processor: {machine}; an image for it ends with 'exec format error' on SageMaker, whose hosts are amd64"
     yield f"packages: {', '.join(packages) or 'no TensorFlow, Horovod or mpi4py'}"
+    if sys.platform == "darwin":
+        yield f"Docker: {shutil.which('docker') or 'none'}; on macOS jobs run in containers (--engine docker), and"
+        yield "`docker run --rm IMAGE entrypoint doctor` prints what an image has for each mode"
+        return
     if mpirun := shutil.which("mpirun"):
         said = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
         yield f"MPI: {mpirun}, {said.strip().partition(chr(10))[0] or 'version unknown'}"

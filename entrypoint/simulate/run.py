@@ -7,6 +7,7 @@ import os
 import queue
 import re
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,6 +61,7 @@ def engine_for(
     name: str, job: LocalJob, environment: Mapping[str, str], image: str, shm_size: str | None = None, ip: str = "4"
 ) -> Engine:
     """Return the engine `name` for a job. `image` and `shm_size` are Docker's, `ip` is of netns."""
+    refuse_engine(name)
     match EngineName(name):
         case EngineName.PROCESS:
             return ProcessEngine(job, environment, count_gpus())
@@ -67,6 +69,12 @@ def engine_for(
             return NetnsEngine(job, environment, count_gpus(), ip)
         case EngineName.DOCKER:
             return DockerEngine(job, environment, image, shm_size)
+
+
+def refuse_engine(name: str) -> None:
+    """Raise ConfigError for an engine that takes another system than this one."""
+    if sys.platform == "darwin" and name != EngineName.DOCKER:
+        raise ConfigError(f"--engine {name} needs Linux, and this is macOS; wanted --engine docker")
 
 
 def refuse_faults(faults: Sequence[Fault], name: str) -> None:

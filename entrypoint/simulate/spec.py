@@ -1,7 +1,6 @@
 """Define a job on simulated hosts, and write SageMaker's description of it."""
 
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from entrypoint.base.errors import CodeError, ConfigError
+from entrypoint.base.python310 import process_cpu_count
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.choices import Mode
 from entrypoint.launcher.job.config import SWITCHES
@@ -112,7 +112,7 @@ class LocalJob:
     @property
     def patience(self) -> float:
         """Return the peer timeout in seconds: the number of hosts per CPU if that is large, else 0."""
-        hosts_on_each = self.hosts / len(os.sched_getaffinity(0))
+        hosts_on_each = self.hosts / process_cpu_count()
         return hosts_on_each if hosts_on_each > MANY else 0.0
 
     def _switches(self) -> dict[str, str]:

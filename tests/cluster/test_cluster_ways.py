@@ -1,11 +1,14 @@
 """Test successful jobs: the host, the arguments and the environment of each process."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from containers import PROGRAMS, Cluster, sh
+
+from images import ROOT
 
 # What a shell, a JSON reader or a careless join of words would damage; 2,500 characters is SageMaker's limit.
 NASTY = 'it\'s "$(touch /tmp/harm)" `id` $HOME \\ * ; & | <é 日本 \U0001f600>\n\tsecond line\n--not-an-option '
@@ -69,3 +72,14 @@ def test_entrypoint_local_runs_hosts_as_containers(image: str, tmp_path: Path) -
     assert [each["argv"] for each in found] == [["--epochs", "3"]] * 2
     assert {each["env"]["SM_CURRENT_HOST"] for each in found} == {"algo-1", "algo-2"}
     assert {each["env"]["COLOUR"] for each in found} == {"deep blue"}
+
+
+def test_hosts_are_containers_on_macos(image: str, tmp_path: Path) -> None:
+    """Run a job with a Python that lacks what a Mac's does. What else differs there is not here."""
+    places = os.pathsep.join(map(str, (ROOT / "tests/macos", ROOT)))
+    mac = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": places}, "within": 120}
+    (tmp_path / "train.py").write_text("import os\nprint('step=1 on', os.environ['SM_CURRENT_HOST'])\n")
+    words = ("train.py", "--hosts", "2", "--mode", "single", "--image", image, "--output", "out")
+    result = sh(sys.executable, "-m", "entrypoint", "local", *words, **mac)
+    assert "engine docker" in result.stdout and "step=1 on algo-2" in result.stdout
+    assert "exit code 0" in sh(sys.executable, "-m", "entrypoint", "top", "out", "--once", **mac).stdout

@@ -20,7 +20,7 @@ from entrypoint.check.rehearse.sample import RECORDS, take
 from entrypoint.simulate.engine import Engine, EngineName
 from entrypoint.simulate.fault import Action, Fault
 from entrypoint.simulate.host_runner import handled
-from entrypoint.simulate.run import engine_for
+from entrypoint.simulate.run import engine_for, refuse_engine
 from entrypoint.simulate.spec import LocalJob, host_names
 from entrypoint.simulate.tree import MARKER, check_size
 
@@ -39,7 +39,7 @@ class Options:
     launch: str
     arguments: tuple[str, ...] = ()
     python: str = sys.executable
-    engine: str = ""  # "": process, or netns if the program contains a literal /opt/ml and installs nothing
+    engine: str = ""  # "": on macOS docker; else process, or netns if the program names /opt/ml and installs nothing
     image: str = ""
     hosts: int | None = None
     seconds: float = SECONDS
@@ -88,7 +88,9 @@ def _rehearse(
     hosts = sum(len(group.hosts) for group in groups_of(asked, hosts)) or hosts
     # In netns nothing can be installed, since its network is closed. Processes of root have their own /opt/ml, too.
     installs = os.geteuid() == 0 and (asked.source / "requirements.txt").is_file()
-    engine = options.engine or (EngineName.NETNS if asked.fixed and not installs else EngineName.PROCESS)
+    on_linux = EngineName.NETNS if asked.fixed and not installs else EngineName.PROCESS
+    engine = options.engine or (EngineName.DOCKER if sys.platform == "darwin" else on_linux)
+    refuse_engine(engine)
     case = Rehearsal(request=asked, engine=engine, hosts=hosts, price=options.price, speedup=options.speedup)
     # This machine's Python may take what the image refuses, and would then have its own packages replaced.
     required = requirements(asked) if engine != EngineName.DOCKER else []
@@ -111,7 +113,8 @@ class _Stage:
         self._options, self._asked, self._case = options, asked, case
         self._environment, self._say = environment, log
         self._runs: list[SeenRun] = []
-        self._knows_reads = shows_reads(options.output)
+        # Whether a container's reads show on a Mac, beyond the virtual machine between them, is not known.
+        self._knows_reads = sys.platform != "darwin" and shows_reads(options.output)
         self._by_steps = False
         self.own_ml = True
 
@@ -181,7 +184,7 @@ class _Stage:
         try:
             engine.check()
         except ConfigError as problem:
-            if self._options.engine or not self._asked.fixed:
+            if self._options.engine or self._case.engine == EngineName.DOCKER or not self._asked.fixed:
                 raise
             raise ConfigError(
                 f"the script names {BASE} itself ({', '.join(self._asked.fixed[:4])}), which on hosts that are "

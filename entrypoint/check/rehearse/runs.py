@@ -68,7 +68,8 @@ def _be_the_run(job: LocalJob, engine: "_Held", log: Path, result: Path) -> None
     code = 1
     try:
         os.setsid()  # Ctrl-C reaches our parent, which sends us SIGTERM
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG: the parent may be killed
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG: the parent may be killed
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         sys.stdout.flush()

@@ -12,11 +12,11 @@ cgroup-v1. A container sees its own group at the mount point.
 """
 
 import contextlib
-import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from entrypoint.base.python310 import process_cpu_count
 from entrypoint.base.values import Value
 from entrypoint.launcher.plan.plan import NO_GPU, Duty, ProcessSpec
 
@@ -84,7 +84,7 @@ class Machine(Value):
 
 
 def this_machine() -> Machine:
-    return Machine(allowed=len(os.sched_getaffinity(0)), quota=cpu_quota(), gpus=count_gpus())
+    return Machine(allowed=process_cpu_count(), quota=cpu_quota(), gpus=count_gpus())
 
 
 def cpu_quota(process: Path = Path("/proc/self")) -> float | None:
