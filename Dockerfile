@@ -218,10 +218,8 @@ RUN python /src/entrypoint/programs/prepare/pins.py /package/lib/python3.11/site
 # ---- the image ------------------------------------------------------------------------------------------------------------
 FROM scratch AS cpu
 
-# BuildKit says which processor, or build.sh. Unless a step differs by it, the older builder takes the step's image for amd64 out
-# of its cache.
-ARG TARGETARCH
-LABEL architecture="${TARGETARCH}"
+# First of all: from nothing, the older builder makes an image for this machine's processor, unless it copies from one for another.
+COPY --from=system / /
 # LANG: Python and the tools it starts read and write UTF-8 whatever host they are on.
 # PYTHONUNBUFFERED: a line of the log is in CloudWatch when it is written, and the last one before a crash is not lost.
 ENV PATH=/opt/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
@@ -241,7 +239,6 @@ COPY --from=build /nvidia/2 /opt/venv/lib/python3.11/site-packages
 
 FROM ${DEVICE}
 
-COPY --from=system / /
 COPY --from=build /opt/venv /opt/venv
 COPY --from=pins /pins/image /opt/sagemaker-tf-entrypoint/
 COPY --from=package /constraints.txt /opt/sagemaker-tf-entrypoint/

@@ -355,7 +355,6 @@ build() {
         command+=(--build-arg "BASE_IMAGE=$base" --build-arg "TENSORFLOW=$line" --build-arg "DEVICE=$device")
         [[ $kind != gpu-jax ]] || command+=(--build-arg JAX=yes)
         command+=(--build-arg "VERSION=$version" --build-arg "REVISION=$(revision)")
-        command+=(--build-arg "TARGETARCH=${platform#linux/}")
         own=$(docker version --format '{{.Server.Arch}}' 2>/dev/null) || own=''
         [[ linux/$own == "$platform" || -z $own ]] || command+=(--build-arg "BUILDARCH=$own")
     fi
