@@ -218,7 +218,7 @@ RUN python /src/entrypoint/programs/prepare/pins.py /package/lib/python3.11/site
 # ---- the image ------------------------------------------------------------------------------------------------------------
 FROM scratch AS cpu
 
-# First of all: from nothing, the older builder makes an image for this machine's processor, unless it copies from one for another.
+# First of all, as an image for another processor begins: after ENV, from nothing, the older builder takes this machine's.
 COPY --from=system / /
 # LANG: Python and the tools it starts read and write UTF-8 whatever host they are on.
 # PYTHONUNBUFFERED: a line of the log is in CloudWatch when it is written, and the last one before a crash is not lost.

@@ -49,7 +49,7 @@ $NAME:VERSION-on-IMAGE, and any --tag. It is built by container/onto.Dockerfile.
   --push ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME[:TAG]
                       push to this ECR repository after the build: create the repository if it does not exist, log
                       in, tag, push. Without :TAG, the longer one of ours. Needs the aws command, or python3 with boto3.
-  --push-arm64        push an image for linux/arm64, too, which no training instance for CPUs runs
+  --push-arm64        let --push push an image for linux/arm64, which no training instance for CPUs runs
   --base IMAGE        build on this image: Debian 12 (bookworm), with apt. Without it, the first of these that exists:
                       $PREFERRED_BASE on this machine; $own_base, made before;
                       $PREFERRED_BASE pulled (given up after ${PULL_SECONDS} s);
@@ -64,7 +64,8 @@ $NAME:VERSION-on-IMAGE, and any --tag. It is built by container/onto.Dockerfile.
   --help              print this
 
 HTTP_PROXY, HTTPS_PROXY, NO_PROXY (or in small letters) and PIP_INDEX_URL are handed to the build where they are set; they
-are not in the finished image. The base that debootstrap made stays: docker rmi $own_base to make it again.
+are not in the finished image. The base that debootstrap made stays: docker rmi $own_base (for ARM
+$own_base-arm64) to make it again.
 A first build takes about ten minutes, most of it for compiling Horovod; after a change in entrypoint/, seconds.
 EOF
 }
@@ -209,7 +210,10 @@ need_docker() {
 # On this machine, and for the platform. A tag holds one platform, unless docker stores images with containerd.
 is_local() { [[ $(platform_of "$1") == "$platform" ]]; }
 
-platform_of() { docker image inspect --format '{{.Os}}/{{.Architecture}}' "$1" 2>/dev/null; }
+platform_of() {
+    docker image inspect --platform "$platform" --format '{{.Os}}/{{.Architecture}}' "$1" 2>/dev/null ||
+        docker image inspect --format '{{.Os}}/{{.Architecture}}' "$1" 2>/dev/null
+}
 
 # timeout is not on every system (macOS).
 pull() {
@@ -263,9 +267,12 @@ check_on() {
 
 # Docker runs programs of another processor only where the kernel hands them to an emulator.
 check_emulation() {
-    [[ $dry_run == no ]] && ! docker run --rm --network none "$1" true >/dev/null 2>&1 || return 0
-    die "$1 is for $platform, and Docker cannot run it on this machine's processor." \
-        "Install an emulator: on Debian, apt-get install qemu-user-static binfmt-support; Docker Desktop brings one."
+    local reply
+    [[ $dry_run == no ]] || return 0
+    reply=$(docker run --rm --network none --entrypoint true "$1" 2>&1) && return 0
+    die "Docker cannot run $1 for $platform on this machine: $reply" \
+        "If that says 'exec format error', install an emulator: on Debian, apt-get install qemu-user-static binfmt-support;" \
+        "Docker Desktop brings one."
 }
 
 make_base() {
@@ -341,7 +348,10 @@ lay_out_ca_bundle() {
 
 leftovers=()
 remove_leftovers() {
-    ((${#leftovers[@]} == 0)) || rm -rf --one-file-system "${leftovers[@]}"
+    local options=-rf
+    ((${#leftovers[@]} == 0)) && return
+    if [[ $(uname) == Linux ]]; then options+=' --one-file-system'; fi # which macOS lacks
+    rm $options "${leftovers[@]}"
 }
 
 # ---- what is done -----------------------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ say_what_mpi_needs() {
 main() {
     is_made || make_venv
     if on_macos; then
-        printf '%s\n' 'on macOS run: doctor, plan, new, report, replay, settings, top; and local, rehearse by --engine docker, the default here'
+        printf '%s\n' 'on macOS these work: doctor, plan, new, report, replay, settings, top; local and rehearse in containers, the default here'
     fi
     exec "$VENV/bin/entrypoint" local "$HERE/examples/digits/train.py" --hosts 2 --mode mwms "$@"
 }

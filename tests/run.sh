@@ -23,7 +23,7 @@ Usage: tests/run.sh [--all] [--ring RING]... [--no-docker] [-k EXPRESSION] [-- P
                   table; if all pass, tests/full_run.json records it, ring by ring
   --ring RING     unit, local, cluster, sdk, benchmarks, lines, arm64, zoo or gpu; may be repeated. Without it: all but
                   lines, arm64, zoo and gpu, after ruff, mypy and the strict build of the site of docs/
-  --no-docker     leave out what needs Docker: the image and the rings cluster, sdk, benchmarks, lines and zoo
+  --no-docker     leave out what needs Docker: the image and the rings cluster, sdk, benchmarks, lines, arm64 and zoo
   -k EXPRESSION   only tests whose names match, as pytest takes it
   --              what follows goes to pytest as it is
 
@@ -37,7 +37,8 @@ lines       the other lines of the image (container/lines), and all for GPUs: ea
             docs/matrix.md run, on CPUs. Only if asked for by name; other runs print whether it has passed on these
             pins (tests/full_run.json)
 arm64       the images for linux/arm64, of all lines: each is built, and trains in each mode on two containers. On another
-            processor by emulation, for hours. Only if asked for by name
+            processor by emulation, for hours: as root on Debian the emulator is installed, and stays. Only if asked for
+            by name
 gpu         the cases for a machine with a GPU (tests/gpu), those that can be run without one: in the images for GPUs,
             or without Docker in .venv. Only if asked for by name
 
@@ -348,7 +349,10 @@ arm64_ring() {
 get_emulator() {
     local formats=/proc/sys/fs/binfmt_misc
     [[ ! -e $formats/qemu-aarch64 ]] || return 0
-    may_install && apt_install qemu-user-static binfmt-support || return
+    if ! may_install || ! apt_install qemu-user-static binfmt-support; then
+        say 'images for ARM take an emulator here: as root on Debian, apt-get install qemu-user-static binfmt-support'
+        return 1
+    fi
     [[ -e $formats/register ]] || mount -t binfmt_misc none "$formats"
     update-binfmts --enable qemu-aarch64
 }
@@ -465,7 +469,7 @@ main() {
         # Before the image is there, as it waits for the network and disks.
         if asked_for sdk; then begin environments tests/sdk/make_environments.sh; fi
     else
-        left_out 'cluster, sdk, benchmarks and lines' "$why_no_docker"
+        left_out 'cluster, sdk, benchmarks, lines and arm64' "$why_no_docker"
     fi
     if ((${#rings[@]} == 0)); then
         begin site site # beside mypy, which takes most of the time, on one processor

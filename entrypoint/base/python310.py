@@ -1,4 +1,4 @@
-"""Provide what Python 3.10 lacks. AWS's image of TensorFlow 2.14 has that Python."""
+"""Provide what Python 3.10 lacks, or Python on macOS. AWS's image of TensorFlow 2.14 has 3.10."""
 
 import os
 import sys
@@ -24,7 +24,7 @@ else:
 
 
 def process_cpu_count() -> int:
-    """Return how many CPUs this process may use, as Python 3.13's function. macOS binds no process to some."""
+    """Return how many CPUs this process may use, like os.process_cpu_count of Python 3.13; on macOS, that is all."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -90,7 +90,7 @@ def _words(mode: str, sdk: str) -> dict[str, str]:
         "job": json.dumps(["src/train.py", *options]),
         "environment": json.dumps({"ENTRYPOINT_MODE": mode, **more}),
         "image": "sagemaker-tf-entrypoint:" + (line if mode == "jax" else "latest"),
-        "other_image": f"sagemaker-tf-entrypoint:{line}" if mode == "jax" else "",  # than that of `entrypoint local`
+        "other_image": f"sagemaker-tf-entrypoint:{line}" if mode == "jax" else "",  # "": that of `entrypoint local`
         "repository": f"my-training:{line}",
         "sdk_versions": SDKS[sdk],
     }

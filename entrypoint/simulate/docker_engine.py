@@ -74,11 +74,12 @@ class DockerEngine(Engine):
             raise ConfigError(f"there is no docker command; install Docker{other}")
         here = ("version", "--format", "{{.Server.Os}}/{{.Server.Arch}}")
         daemon = self._must("the Docker daemon does not answer", *here).stdout.decode().strip()
-        self.image = self.image or self._built(daemon)
+        self.image = self._of_platform(daemon)
         image = self._call("image", "inspect", "--format", "{{.Os}}/{{.Architecture}}", self.image)
         if image.returncode:
-            how = f"./build.sh{' --platform linux/arm64' * self.image.endswith(OF_ARM)}"
-            raise ConfigError(f"there is no image {self.image} here; {how} builds it, --image names another")
+            how = "./build.sh" + " --platform linux/arm64" * self.image.endswith(OF_ARM) + " builds it, "
+            how = how if self.image.removesuffix(OF_ARM) == IMAGE else ""
+            raise ConfigError(f"there is no image {self.image} here; {how}--image names another")
         self._notes = self._check_platform(image.stdout.decode().strip(), daemon)
         piped = [channel.name for channel in self.job.channels if channel.mode is ChannelMode.PIPE]
         if sys.platform == "darwin" and piped:
@@ -228,11 +229,12 @@ class DockerEngine(Engine):
             last_line(answer.stderr or answer.stdout, f"docker {words[0]} ended with {answer.returncode}")
         )
 
-    def _built(self, daemon: str) -> str:
-        """Return the image that ./build.sh makes for the daemon's platform, or on ARM the usual one if it is alone."""
-        if daemon != "linux/arm64":
-            return IMAGE
-        images = (IMAGE + OF_ARM, IMAGE)
+    def _of_platform(self, daemon: str) -> str:
+        """Return the asked image, by default what ./build.sh makes; on ARM, one of ours for ARM if it has that name."""
+        asked = self.image or IMAGE
+        if daemon != "linux/arm64" or asked.partition(":")[0] != IMAGE.partition(":")[0]:
+            return asked
+        images = (asked, asked + OF_ARM) if self.image else (IMAGE + OF_ARM, IMAGE)
         return next((image for image in images if not self._call("image", "inspect", image).returncode), images[0])
 
     def _make_network(self) -> None:

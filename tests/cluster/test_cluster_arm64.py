@@ -21,10 +21,11 @@ pytestmark = pytest.mark.timeout(2 * HOUR)
 
 def trains(image: str, output: Path, *words: str) -> str:
     """Run a job on two containers by `entrypoint local`; check that it ends well and saves a model; return its log."""
-    patience = {**BUSY, "ENTRYPOINT_PEER_TIMEOUT": "300", "TF_USE_LEGACY_KERAS": "1", "OMP_NUM_THREADS": "1"}
+    settings = {**BUSY, "ENTRYPOINT_PEER_TIMEOUT": "300", "TF_USE_LEGACY_KERAS": "1", "OMP_NUM_THREADS": "1"}
+    settings["ENTRYPOINT_PS_WORKERS"] = "server"  # as the new project for mode ps wants it
     command = [sys.executable, "-m", "entrypoint", "local", *words, "--engine", "docker", "--image", image]
     command += ["--hosts", "2", "--output", str(output)]
-    command += [word for name, value in patience.items() for word in ("--env", f"{name}={value}")]
+    command += [word for name, value in settings.items() for word in ("--env", f"{name}={value}")]
     done = sh(*command, within=HOUR, env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=output.parent)
     assert [path for path in output.glob("algo-*/ml/model/**/*") if path.is_file()], done.stdout
     return done.stdout

@@ -161,7 +161,8 @@ def test_pip_uninstalls_the_launcher_completely(image: str) -> None:
 
 
 def test_the_image_is_no_larger_than_allowed(image: str) -> None:
-    assert inspect(image)["Size"] <= (7 if GPU else 1.5 if LINE == DEFAULT_LINE else 1.8) * GIGABYTE
+    of_line = 1.5 if LINE == DEFAULT_LINE else 1.8
+    assert inspect(image)["Size"] <= (7 if GPU else of_line + 0.5 * ARM64) * GIGABYTE
 
 
 def test_launcher_is_the_small_last_layer(image: str) -> None:
@@ -290,10 +291,12 @@ def test_bake_and_build_sh_build_the_same_image(target: str, options: list[str])
     bake = json.loads((ROOT / "docker-bake.json").read_text())
     defaults = {name: each["default"] for name, each in bake["variable"].items()}
     platform = options[options.index("--platform") + 1] if "--platform" in options else "linux/amd64"
-    made: dict[str, Any] = {"args": {}}
-    for name in [*bake["target"][target].get("inherits", []), target]:
+    made, line = dict[str, Any](), [target]
+    while base := bake["target"][line[0]].get("inherits"):
+        line = [*base, *line]
+    for name in line:
         found = bake["target"][name]
-        made = {**made, **found, "args": made["args"] | found["args"]}
+        made = {**made, **found, "args": made.get("args", {}) | found.get("args", {})}
     words = build_sh("--dry-run", "--base", "some:base", *options).stdout
     (command,) = re.findall(r"^\+ docker build (.*)$", words, re.M)
     args = dict(re.findall(r"--build-arg (\w+)=(\S+)", command))
@@ -431,4 +434,4 @@ def test_ps_has_every_tensorflow_op_in_half_the_memory(image: str) -> None:
     )
     assert len(alone["found"]) > 2000
     assert set(whole["found"]) - set(alone["found"]) <= OF_OTHERS
-    assert alone["memory"] < whole["memory"] / 2
+    assert alone["memory"] < whole["memory"] / (1.5 if ARM64 else 2), "an emulator's own memory counts, too"

@@ -199,7 +199,7 @@ def test_run_sh_makes_an_environment_on_macos(tmp_path: Path, tools: Path) -> No
     made, pip, says, job = ran.stdout.splitlines()
     assert made == "making .venv with Python 3.13.1, without TensorFlow, which the image has", ran.stderr
     assert f"-c {tree}/container/lines/2.14/requirements.txt -e {tree}[tensorflow,monitor,tools]" in pip
-    assert says.startswith("on macOS run: doctor, plan")
+    assert says.startswith("on macOS these work: doctor, plan")
     assert job == f"entrypoint local {tree}/examples/digits/train.py --hosts 2 --mode mwms --plan"
     assert "making" not in sh(tree / "examples/run.sh", tools=tools).stdout, "it is made once"
 

@@ -247,10 +247,10 @@ def _of_values(case: Case, options: list[Option]) -> Iterator[Finding]:
 
 
 def _wanted(use: Use, key: str, value: str) -> tuple[str, str]:
-    """Describe the values that an option accepts, if it refuses this one, and what to write; "", "" if it may not."""
+    """Describe what an option accepts, if it refuses this value, and what to write; "", "" if it may accept it."""
     kind, choices = use.argument("type"), use.argument("choices")
     if value.startswith("-") and len(value) > 1 and " " not in value and not re.fullmatch(r"-\d+|-\d*\.\d+", value):
-        return "a value, and takes what begins with - for an option", f"{key} with another first character than -"
+        return "a value, and takes what begins with - for an option", f"a value of {key} that does not begin with -"
     if kind is not None and ast.unparse(kind) == "json.loads":
         try:
             json.loads(value)

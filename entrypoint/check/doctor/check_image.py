@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from entrypoint.check.doctor.planned_job import Described
 from entrypoint.check.doctor.rulebook import finding
-from entrypoint.check.finding import Finding
+from entrypoint.check.finding import Finding, Severity
 
 AMD64 = "linux/amd64"
 ANSWER_SECONDS = 5.0
@@ -23,16 +23,27 @@ def of_images(jobs: Sequence[Described], image: str, environment: Mapping[str, s
         if name and not any(_ARM_HOSTS in each for each in instances):
             if name not in platforms:
                 platforms[name] = _platform_of(name, docker, environment)
-            if platforms[name] not in ("", AMD64):
+            platform, _, digests = platforms[name].partition(" ")
+            if platform not in ("", AMD64):
                 place, hosts = request.at("TrainingImage"), ", ".join(dict.fromkeys(instances))
-                yield finding("image-platform", place, image=name, platform=platforms[name], hosts=hosts)
+                # What was pulled may be one half of what the registry has.
+                severity = Severity.WARNING if digests not in ("", "0") else Severity.ERROR
+                yield finding("image-platform", place, severity=severity, image=name, platform=platform, hosts=hosts)
 
 
 def _platform_of(image: str, docker: str, environment: Mapping[str, str]) -> str:
-    """Return the platform of an image on this machine, AMD64 if it has several; "" if it is unknown."""
+    """Return an image's platform, AMD64 if it has several, and how many digests of registries it has; "" if unknown."""
 
     def ask(*options: str) -> str:
-        command = [docker, "image", "inspect", *options, "--format", "{{.Os}}/{{.Architecture}}", image]
+        command = [
+            docker,
+            "image",
+            "inspect",
+            *options,
+            "--format",
+            "{{.Os}}/{{.Architecture}} {{len .RepoDigests}}",
+            image,
+        ]
         try:
             done = subprocess.run(
                 command, env=dict(environment), stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -43,4 +54,4 @@ def _platform_of(image: str, docker: str, environment: Mapping[str, str]) -> str
         return "" if done.returncode else done.stdout.strip()
 
     found = ask()
-    return found if found in ("", AMD64) else ask("--platform", AMD64) or found
+    return found if not found or found.startswith(AMD64) else ask("--platform", AMD64) or found

@@ -47,7 +47,9 @@ _SILENT |= {"numpy", "pandas", "scipy", "PIL", "h5py", "jax", "boto3", "botocore
 _WORDS_OF_KERAS = (
     "epoch step accuracy loss categorical binary sparse top mean squared absolute percentage logarithmic error hinge "
     "cosine similarity proximity kullback leibler divergence poisson precision recall sensitivity specificity score "
-    "false true positives negatives root crossentropy logcosh learning rate",
+    "false true positives negatives root crossentropy logcosh learning rate improved from saving model restoring "
+    "weights best early stopping reducing plateau setting scheduler total params trainable name samples "
+    "main info warning error debug critical",  # of logging
 )
 _OF_KERAS = {"epochs", "batch_size", "verbose", "callbacks", "steps_per_epoch", *_VALIDATES}
 
@@ -90,7 +92,7 @@ def _of_metrics(case: Case) -> Iterator[Finding]:
             yield finding("metric-unprinted", place, name=name, regex=repr(regex), label=repr(label), better=shown)
         elif lack := _lack(case, log, before[1], regex):
             yield finding(f"metric-unprinted/{lack}", log.fits[0].place, name=name, regex=repr(regex))
-        elif word := _never_printed(case, regex):
+        elif word := _never_printed(case, regex, log):
             line = re.sub(r"\(.*\)", "{value}", re.sub(r"\\s[+*]?", " ", regex))
             better = f'print(f"{line}"), or no such metric'
             if not _matches(regex, [line.replace("{value}", _NUMBER)]):
@@ -107,20 +109,24 @@ def _lack(case: Case, log: _Log, word: str, regex: str) -> str:
     return "silent" if not log.prints else "" if is_named else "no-validation"
 
 
-def _never_printed(case: Case, regex: str) -> str:
+def _never_printed(case: Case, regex: str, log: _Log) -> str:
     """Return a word of an expression that no line can have: the program does not name it, and no library prints it.
 
-    Return "" if there may be such a line. The program is known to print only texts that can be read.
+    Return "" if there may be such a line, by a value that is printed in the word's place. The program is known to print
+    only texts that can be read.
     """
     before = re.sub(r"(\\s|\s)[+*]", " ", re.split(r"(?<!\\)\(", regex, maxsplit=1)[0])
     own = {part for source in case.code.sources for part in (source.path.stem, source.path.parent.name)}
     imported = {use.name.partition(".")[0] for use in case.code.uses("*", kind=UseKind.IMPORT)}
-    if re.search(r"[|+*?\[\]{}]", before) or "|" in regex or imported - own - _SILENT:
+    if re.search(r"[|+*?\[\]{}]", before) or "|" in regex or imported - own - _SILENT or case.code.has(".summary"):
         return ""
     known = " ".join(map(str, (case.environment, case.hyperparameters, *_WORDS_OF_KERAS))).lower()
-    for word in re.findall(r"[A-Za-z]{4,}", re.sub(r"\\.", " ", before)):
+    for match in re.finditer(r"[A-Za-z]{4,}", re.sub(r"\\.", " ", before)):
+        word, after = match[0], match.string[match.end() :]
+        if any(f"{_NUMBER}{after}" in line for line in log.own):
+            return ""
         if word.lower() not in known and not case.code.mentions(f"(?i){word}"):
-            return str(word)
+            return word
     return ""
 
 

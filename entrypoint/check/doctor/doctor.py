@@ -151,8 +151,8 @@ def examine(
             for each in _of_program(Case(code=code, other_image=image)):
                 _note_owner(owners, each, code.main.shown if len(jobs) > 1 else "")
     groups: dict[str, list[Finding]] = {}
-    for each, names in owners.items():
-        groups.setdefault(", ".join(names), []).append(each)
+    for each, of in owners.items():
+        groups.setdefault(", ".join(of), []).append(each)
     return DoctorReport(
         jobs=tuple(jobs),
         programs=tuple(programs.values()),

@@ -52,7 +52,7 @@ def as_text(report: DoctorReport, *, all_notes: bool = False) -> str:
     left = [] if all_notes else _notes_left(report.findings)
     for of, findings in report.groups:
         shown = [each for each in findings if each not in left]
-        lines += ["", f"of {of}:"] if shown and of else []
+        lines += ["", f"in {of}:"] if shown and of else []
         for finding in shown:
             lines += ["", f"{finding.place}: {finding.severity} [{finding.check}] {finding.found}"]
             lines += [f"    put: {finding.instead}"]

@@ -94,8 +94,8 @@ def read_what_can_be(
     elif mode is Mode.SINGLE and len(cluster.hosts) > 1 and not explicit:
         warnings.append(
             f"{len(cluster.hosts)} hosts, but no distribution is configured: each runs the script without TF_CONFIG "
-            "and ranks, and trains alone unless the script itself joins the hosts; wanted (of `entrypoint local` "
-            f"--mode) {REMEDIES['nothing-shared']}"
+            "and ranks, and trains alone unless the script itself joins the hosts; wanted "
+            f"{REMEDIES['nothing-shared']} (of `entrypoint local`: --mode)"
         )
     if cluster.interface is None and len(cluster.hosts) > 1:
         warnings.append(

@@ -67,8 +67,8 @@ GIB = 1 << 30
 _MEANINGS = (
     (
         re.compile(r"nccl.*\binvalid usage\b|ncclInvalidUsage|Duplicate GPU detected", re.IGNORECASE),
-        "NCCL reports this if two ranks use one GPU; wanted ENTRYPOINT_PROCESSES_PER_HOST of at most a host's GPUs, "
-        f"and {REMEDIES['hvd-no-pin']}",
+        "NCCL reports this if two ranks use one GPU; wanted ENTRYPOINT_PROCESSES_PER_HOST of at most a host's GPUs; "
+        f"and in the script: {REMEDIES['hvd-no-pin']}",
     ),
     (
         re.compile(r"Trying to access resource \S+( \(defined @ .*\))? located in device "),

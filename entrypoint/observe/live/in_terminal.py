@@ -83,10 +83,11 @@ class _Folder:
             serve.state(record.parent)  # the monitors write every second while somebody looks
         # A job without an outcome runs as long as its records grow.
         silent = not state["outcome"] and not 0 <= lines.now() - view.last < lines.ALIVE_SECONDS
+        cause = (state["outcome"] or {}).get("cause") or {}
         for host in state["hosts"] if state["outcome"] else ():
             if host["phase"] != "ended":
-                is_blamed = (state["outcome"]["cause"] or {}).get("host") == host["name"]
-                host["phase"] = "lost" if is_blamed else "no end recorded"
+                is_lost = cause.get("host") == host["name"] and not cause.get("process")
+                host["phase"] = "lost" if is_lost else "no end recorded"
                 for process in host["processes"]:
                     process["ended"] = process["ended"] or "no end recorded"
         return json.dumps({**state, "silent": silent}).encode()

@@ -18,9 +18,8 @@ ARM64 = "[ $# = 5 ] && echo linux/arm64"
 
 
 @pytest.fixture
-def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def found(tmp_path: Path):
     """Return a function that gives the findings of a job, with a shell script as `docker`."""
-    monkeypatch.setattr(check_image, "ANSWER_SECONDS", 0.5)
 
     def found(docker: str, local: bool = False) -> list[str]:
         write_files(tmp_path, {"docker": f"#!/bin/sh\n{docker}\n"})
@@ -38,5 +37,6 @@ def test_image_of_another_platform_is_right_for_the_local_mode(found) -> None:
 
 
 @pytest.mark.parametrize("docker", ["exec sleep 600", "exit 1", "exec no-such-program"])
-def test_docker_that_does_not_answer_is_no_finding(found, docker: str) -> None:
+def test_docker_that_does_not_answer_is_no_finding(found, docker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_image, "ANSWER_SECONDS", 0.5)
     assert found(docker) == []

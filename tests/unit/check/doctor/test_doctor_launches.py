@@ -335,9 +335,9 @@ def test_findings_of_several_jobs_are_grouped_by_job(tmp_path: Path) -> None:
         (f"{one}:1, {two}:1", ["no-resume"]), (f"{one}:1", ["debugger"]), (f"{two}:1", ["job-warning"]),
     ]  # fmt: skip
     text = as_text(report)
-    assert text.index(f"of {one}:1:") < text.index("[debugger]") < text.index(f"of {two}:1:")
-    assert text.index(f"of {two}:1:") < text.index("[job-warning]")
-    assert "of " + one not in as_text(examine([one, str(tmp_path / "train.py")])), "there is one job"
+    assert text.index(f"in {one}:1:") < text.index("[debugger]") < text.index(f"in {two}:1:")
+    assert text.index(f"in {two}:1:") < text.index("[job-warning]")
+    assert "in " + one not in as_text(examine([one, str(tmp_path / "train.py")])), "there is one job"
 
 
 def test_json_shows_whether_the_program_was_examined(tmp_path: Path) -> None:
