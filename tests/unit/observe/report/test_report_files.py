@@ -95,7 +95,7 @@ ENDINGS = {  # how a job ended, and what the report says first
     "hung": (lambda: ended("failed", 72, what="no progress"), ".*; after 66 s; see the stacks of the hang"),
     "killed": (
         lambda: ended("failed", 137, what="killed by SIGKILL"),
-        ".*; after 66 s; if its host's memory was full, which the report shows, the kernel killed it; else somebody did",
+        ".*; after 66 s; if its host's memory was full, .*, the kernel killed it; else somebody did$",
     ),
     "configuration": (
         lambda: ended("failed", 78, process="", what="configuration"), ".*; after 66 s; correct the setting",
