@@ -21,8 +21,10 @@ pytestmark = pytest.mark.timeout(2 * HOUR)
 
 def trains(image: str, output: Path, *words: str) -> str:
     """Run a job on two containers by `entrypoint local`; check that it ends well and saves a model; return its log."""
-    settings = {**BUSY, "ENTRYPOINT_PEER_TIMEOUT": "300", "TF_USE_LEGACY_KERAS": "1", "OMP_NUM_THREADS": "1"}
+    settings = {**BUSY, "ENTRYPOINT_PEER_TIMEOUT": "300", "OMP_NUM_THREADS": "1"}
     settings["ENTRYPOINT_PS_WORKERS"] = "server"  # as the new project for mode ps wants it
+    if "jax" not in words:
+        settings["TF_USE_LEGACY_KERAS"] = "1"
     command = [sys.executable, "-m", "entrypoint", "local", *words, "--engine", "docker", "--image", image]
     command += ["--hosts", "2", "--output", str(output)]
     command += [word for name, value in settings.items() for word in ("--env", f"{name}={value}")]
