@@ -26,6 +26,7 @@ def foreign(cluster: Callable[..., Cluster]) -> StartForeign:
 
 
 # local/test_foreign_local.py and local/test_ps_ends.py have workers that serve until the chief has ended.
+@pytest.mark.more  # the matrix has tf.estimator in each mode
 def test_an_estimator_trains_evaluates_exports_and_ends(foreign: StartForeign, tmp_path: Path) -> None:
     shared = tmp_path / "efs"
     with foreign("estimator.py", PARAMETER_SERVER, shared, model_dir="/opt/ml/checkpoints") as job:

@@ -17,6 +17,7 @@ FOREIGN = Path(__file__).resolve().parents[1] / "programs/foreign"
 StartCluster = Callable[..., Cluster]
 
 
+@pytest.mark.more  # test_cluster_sharding.py has the operator, unit/library/ our reader
 def test_operator_and_launchers_reader_alternate_on_one_pipe(image: str, tmp_path: Path) -> None:
     """Both readers return the same records of all formats, and continue with the next pass after the other one."""
     formats = ("TFRecord", "RecordIO", "TextLine")

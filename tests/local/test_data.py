@@ -8,6 +8,7 @@ pytestmark = pytest.mark.tensorflow
 RECORDS = 101
 
 
+@pytest.mark.more  # as the next one, on worker servers
 def test_each_worker_of_a_coordinator_reads_its_own_shard(hosts):
     """The servers run no Python of the script, and the chief that traces their datasets has another shard number."""
     numbers = [*range(RECORDS)]
