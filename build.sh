@@ -16,7 +16,7 @@ readonly CA_VARIABLES='PIP_CERT SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE 
 
 base='' builder=auto ca_bundle='' device=cpu dry_run=no jax=no kind=cpu line='' mirror='' no_cache=no on='' push='' python=''
 # SageMaker's training instances are amd64; on an ARM machine docker would choose ARM.
-platform=linux/amd64 push_arm64=no own_base=$NAME-base:bookworm
+platform=linux/amd64 processor='' push_arm64=no own_base=$NAME-base:bookworm
 more_tags=()
 
 usage() {
@@ -192,13 +192,15 @@ read_push_name() {
 
 # ---- what is here -----------------------------------------------------------------------------------------------------
 
+# Sets: processor, of the machine that builds.
 need_docker() {
-    local reply problem solution
+    local problem solution
     if ! command -v docker >/dev/null; then
         problem='There is no docker command on the PATH.'
         solution='Install Docker (on Debian: apt-get install docker.io).'
-    elif ! reply=$(docker version --format '{{.Server.Version}}' 2>&1); then
-        problem="docker is here, but its daemon (${DOCKER_HOST:-the usual one}) does not answer: ${reply##*$'\n'}"
+    elif ! processor=$(docker version --format '{{.Server.Arch}}' 2>&1); then
+        problem="docker is here, but its daemon (${DOCKER_HOST:-the usual one}) does not answer: ${processor##*$'\n'}"
+        processor=''
         solution='Start it (systemctl start docker, or dockerd as root), and see that you may use it (group docker, or root).'
     else
         return 0
@@ -268,7 +270,7 @@ check_on() {
 # Docker runs programs of another processor only where the kernel hands them to an emulator.
 check_emulation() {
     local reply
-    [[ $dry_run == no ]] || return 0
+    [[ $dry_run == no && linux/$processor != "$platform" ]] || return 0
     reply=$(docker run --rm --network none --entrypoint true "$1" 2>&1) && return 0
     die "Docker cannot run $1 for $platform on this machine: $reply" \
         "If that says 'exec format error', install an emulator: on Debian, apt-get install qemu-user-static binfmt-support;" \
@@ -358,15 +360,14 @@ remove_leftovers() {
 
 build() {
     # The older builder keeps the container of a step that failed; BuildKit, which keeps none, accepts the option.
-    local command=(docker build --force-rm) variable each own
+    local command=(docker build --force-rm) variable each
     if [[ -n $on ]]; then
         command+=(--file container/onto.Dockerfile --build-arg "IMAGE=$on" ${python:+--build-arg "PYTHON=$python"})
     else
         command+=(--build-arg "BASE_IMAGE=$base" --build-arg "TENSORFLOW=$line" --build-arg "DEVICE=$device")
         [[ $kind != gpu-jax ]] || command+=(--build-arg JAX=yes)
         command+=(--build-arg "VERSION=$version" --build-arg "REVISION=$(revision)")
-        own=$(docker version --format '{{.Server.Arch}}' 2>/dev/null) || own=''
-        [[ linux/$own == "$platform" || -z $own ]] || command+=(--build-arg "BUILDARCH=$own")
+        [[ linux/$processor == "$platform" || -z $processor ]] || command+=(--build-arg "BUILDARCH=$processor")
     fi
     # A name without a value: docker takes the value from the environment, and it is not on the screen.
     for variable in HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy PIP_INDEX_URL; do

@@ -316,9 +316,9 @@ ring() {
     if ((${#fewer[@]} == 0)); then printf '%s\n' "$name" >>"$scratch/passed"; fi
 }
 
-other_lines() {
-    find container/lines -mindepth 1 -maxdepth 1 -type d -printf '%f\n%f-gpu\n' | grep -vx "$DEFAULT_LINE" | sort
-}
+lines() { find container/lines -mindepth 1 -maxdepth 1 -type d -printf '%f\n' | sort; }
+
+other_lines() { lines | sed 'p; s/$/-gpu/' | grep -vx "$DEFAULT_LINE" | sort; }
 
 # line_ring LINE or LINE-gpu
 line_ring() {
@@ -330,8 +330,6 @@ line_ring() {
     fi
     ./build.sh "${options[@]}" && TEST_LINE=$1 TEST_IMAGE=${IMAGE%:*}:$1 ring "line-$1" "${tests[@]}" -n 3
 }
-
-lines() { find container/lines -mindepth 1 -maxdepth 1 -type d -printf '%f\n' | sort; }
 
 arm64_ring() {
     local line status=0

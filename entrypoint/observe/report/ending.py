@@ -20,8 +20,9 @@ _ADVICE = {  # by exit codes of the launcher; of others, what a program printed 
     ExitCode.INTERNAL: "report the fault, with the records and the logs",
     ExitCode.HUNG: "see the stacks of the hang",
     ExitCode.CONFIG: "correct the setting; `entrypoint doctor` checks it before a job",
-    128
-    + signal.SIGKILL: "if its host's memory was full, which the report shows, the kernel killed it; else somebody did",
+    128 + signal.SIGKILL: (
+        "if its host's memory was full, which the report shows, the kernel killed it; else somebody did"
+    ),
 }
 
 
