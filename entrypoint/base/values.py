@@ -1,8 +1,8 @@
 """Provide base classes for types that consist of fields, without the import time of dataclasses.
 
-A launcher has some seventy such types and needs them before it starts anything. A dataclass compiles six methods for
-each type, which took more time than all other imports together. Fields are given by name. All instances share a
-default, unless `fresh` makes it.
+A launcher has some ninety such types and needs them before it starts anything. A dataclass compiles six methods for
+each type, which would take nearly as long as all other imports together. Fields are given by name. All instances share
+a default, unless `fresh` makes it.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Run a helper program in a fork of the launcher, since a new Python would import again what we have.
 
-Only the first program runs so, while the launcher has no thread that could hold a lock. The program gets what it would
-get as a command: its environment, its input, the usual signal handlers, and Python's own `sys.path`.
+Only the first program runs so, while no other thread of the launcher holds a lock that it needs. The program gets what
+it would get as a command: its environment, its input, the usual signal handlers, and Python's own `sys.path`.
 """
 
 import contextlib
