@@ -93,12 +93,19 @@ def judged(runs: list[Run]) -> Iterator[tuple[Aim, list[Ratio], list[Compared]]]
 
 
 def losses(runs: list[Run]) -> list[list[str]]:
-    """Return a line for each lost comparison or missed aim: measure, our figure, the peer's, the ratio."""
+    """Return a line for each lost comparison or missed aim: measure, our figure, the peer's, the ratio.
+
+    A start or a tail is a part of a job. Where the whole job was compared, too, its ratio follows.
+    """
     lines = []
     for peer in ("toolkit", DRIVERS):
-        for each in compared(runs, peer):
+        both = compared(runs, peer)
+        whole = {each.case: each.ratio for each in both if each.measure == "wall_s"}
+        for each in both:
             if each.is_worse or each.met is False:
-                goal = f" (aim: {each.aim.ratio:g})" if each.aim and not each.is_worse else ""
+                goals = [f"aim: {each.aim.ratio:g}"] if each.aim and not each.is_worse else []
+                goals += [f"whole job: {whole[each.case]}"] if each.case in whole and each.measure != "wall_s" else []
+                goal = f" ({'; '.join(goals)})" if goals else ""
                 figures = [short(found, each.measure) for found in (each.ours, each.theirs)]
                 what = f"{title(each.measure).lower().replace('cpu', 'CPU')}, {each.title}"
                 lines.append([what, figures[0], f"{figures[1]} ({NAMES[peer]})", f"{each.ratio or ''}{goal}"])

@@ -7,9 +7,10 @@ import pytest
 from benchmarks import machine
 from benchmarks.all import COMMANDS, filled
 from benchmarks.all import main as measure_all
-from benchmarks.compare import FIRST, PROMISES, Promise, compared, find
+from benchmarks.compare import FIRST, PROMISES, Promise, compared, find, losses
 from benchmarks.figures import Figure, Ratio, figure, ratio, shown, times
 from benchmarks.report import BEGIN, END, FOLDER, PAGES, ROOT, index, joined, made, read, whole
+from benchmarks.side_by_side.cases import REAL
 
 
 def test_committed_benchmark_pages_match_their_figures():
@@ -72,6 +73,12 @@ def test_nonzero_share_is_worse_than_zero():
     runs = [{**run(side, split_share=share), "group": "log"} for side, share in (("ours", 0.1), ("toolkit", 0.0))]
     (only,) = compared(runs, "toolkit")
     assert only.is_worse and only.ratio is None
+
+
+def test_lost_start_shows_the_ratio_of_the_whole_job():
+    figures = {"ours": {"start_s": 4.0, "wall_s": 10.0}, "toolkit": {"start_s": 2.0, "wall_s": 20.0}}
+    runs = [{**run(side, "real-ps-2", **measures), "group": REAL} for side, measures in figures.items()]
+    assert [ratios for *_, ratios in losses(runs)] == ["2.00 (whole job: 0.500)"]
 
 
 def record(*runs: dict) -> dict:
