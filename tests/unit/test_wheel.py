@@ -48,12 +48,18 @@ def test_wheel_requires_no_tensorflow_numpy_protobuf_or_toolkit(metadata):
     assert always == {"packaging", "psutil", "tomli", "uv", "waitress"}
 
 
-def test_wheel_contains_non_python_files(wheel):
-    files = {f"entrypoint/cli/new_project/{path.name}" for path in (ROOT / "entrypoint/cli/new_project").iterdir()}
-    files |= {f"entrypoint/programs/prepare/image_{name}.json" for name in ("lines", "requires")}
-    files |= {f"entrypoint/check/doctor/{name}.toml" for name in ("packages", "rules")}
-    files |= {"entrypoint/observe/live/page.html"}
-    assert files <= set(wheel.namelist())
+def test_wheel_contains_all_files_but_the_readmes(wheel):
+    paths = [path for name in ("entrypoint", "sagemaker_tf_data") for path in (ROOT / name).rglob("*")]
+    files = {str(path.relative_to(ROOT)) for path in paths if path.is_file() and "__pycache__" not in path.parts}
+    files = {name for name in files if not name.endswith(("/README.md", ".pyc"))}
+    assert {"entrypoint/check/doctor/rules.toml", "sagemaker_tf_data/py.typed"} < files
+    packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert packed == files
+
+
+def test_wheel_contains_both_licences(wheel):
+    licences = {name.partition(".dist-info/licenses/")[2] for name in wheel.namelist()}
+    assert licences - {""} == {"LICENSE", "entrypoint/observe/report/page/uPlot.LICENSE"}
 
 
 def test_plan_command_needs_only_the_wheel(wheel, tmp_path):
