@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 import tomllib
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
+TENSORFLOWS = {"tensorflow", "tensorflow-cpu", "tensorflow-cpu-aws"}
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +62,18 @@ def test_wheel_contains_all_files_but_the_readmes(wheel):
 def test_wheel_contains_both_licences(wheel):
     licences = {name.partition(".dist-info/licenses/")[2] for name in wheel.namelist()}
     assert licences - {""} == {"LICENSE", "entrypoint/observe/report/page/uPlot.LICENSE"}
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@pytest.mark.parametrize(("python", "line"), [("3.10", "2.14"), ("3.11", "2.14"), ("3.12", "2.21"), ("3.13", "2.21")])
+def test_extra_brings_one_tensorflow_that_is_made_for_the_python(metadata, python, line, machine):
+    """It is that of a line of the image. 2.14 was made for Python 3.11 at most."""
+    where = {"python_version": python, "platform_machine": machine, "sys_platform": "linux", "extra": "tensorflow"}
+    needs = [Requirement(need) for need in metadata.get_all("Requires-Dist")]
+    found = [str(need.specifier) for need in needs if need.name in TENSORFLOWS and need.marker.evaluate(where)]
+    pinned = (ROOT / f"container/lines/{line}/requirements.txt").read_text()
+    assert len(found) == 1 and found[0].startswith(f"=={line}.")
+    assert re.search(rf"(?m)^tensorflow[a-z-]*{re.escape(found[0])};", pinned)
 
 
 def test_plan_command_needs_only_the_wheel(wheel, tmp_path):
