@@ -64,8 +64,9 @@ def run_new(args: argparse.Namespace, environment: Mapping[str, str]) -> int:
     is_active = activate.parent == Path(shutil.which("entrypoint", path=environment.get("PATH")) or "").parent
     lines += [
         "next, in this folder:",
-        *([] if is_active or not activate.exists() else [f"  . {activate}     # has entrypoint and pytest"]),
+        *([] if is_active or not activate.exists() else [f"  . {activate}     # has entrypoint"]),
         f"  entrypoint local src/train.py {words['options']}{engine}",
+        *([] if importlib.util.find_spec("pytest") else ["  python -m pip install pytest"]),
         "  python -m pytest",
         "  python -m venv .venv && .venv/bin/pip install -r requirements-submit.txt     # SageMaker's SDK",
         "  entrypoint doctor submit.py --python .venv/bin/python",

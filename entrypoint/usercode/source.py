@@ -84,8 +84,10 @@ class SourceFile:
         try:
             tree = ast.parse(self.text)
             if _depth(tree) > _DEEPEST:
-                raise RecursionError(f"it is nested more than {_DEEPEST} levels deep")
+                raise RecursionError
             return with_cells(tree) if self.exported else tree, "", 0
+        except RecursionError:  # from Python 3.12 on also of ast.parse, in words of its own
+            return empty, f"it is nested more than {_DEEPEST} levels deep", 0
         except UNREADABLE as error:
             return empty, getattr(error, "msg", str(error)), getattr(error, "lineno", None) or 0
 

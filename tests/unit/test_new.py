@@ -141,6 +141,17 @@ def test_new_prints_files_and_next_commands(tmp_path, capsys):
     assert activates not in capsys.readouterr().out
 
 
+def test_new_says_how_to_get_pytest_where_it_is_not(tmp_path, capsys, monkeypatch):
+    """The wheel alone brings none."""
+    installs = "\n  python -m pip install pytest\n  python -m pytest\n"
+    assert main.run(["new", str(tmp_path / "with")], {}) == 0
+    assert installs not in capsys.readouterr().out
+    monkeypatch.setitem(sys.modules, "pytest", None)
+    assert main.run(["new", str(tmp_path / "without")], {}) == 0
+    out = capsys.readouterr().out
+    assert installs in out and "has entrypoint and pytest" not in out
+
+
 @pytest.mark.parametrize(
     ("file", "folder", "says"),
     [

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 import tomllib
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
+TENSORFLOWS = {"tensorflow", "tensorflow-cpu", "tensorflow-cpu-aws"}
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +50,30 @@ def test_wheel_requires_no_tensorflow_numpy_protobuf_or_toolkit(metadata):
     assert always == {"packaging", "psutil", "tomli", "uv", "waitress"}
 
 
-def test_wheel_contains_non_python_files(wheel):
-    files = {f"entrypoint/cli/new_project/{path.name}" for path in (ROOT / "entrypoint/cli/new_project").iterdir()}
-    files |= {f"entrypoint/programs/prepare/image_{name}.json" for name in ("lines", "requires")}
-    files |= {f"entrypoint/check/doctor/{name}.toml" for name in ("packages", "rules")}
-    files |= {"entrypoint/observe/live/page.html"}
-    assert files <= set(wheel.namelist())
+def test_wheel_contains_all_files_but_the_readmes(wheel):
+    paths = [path for name in ("entrypoint", "sagemaker_tf_data") for path in (ROOT / name).rglob("*")]
+    files = {str(path.relative_to(ROOT)) for path in paths if path.is_file() and "__pycache__" not in path.parts}
+    files = {name for name in files if not name.endswith(("/README.md", ".pyc"))}
+    assert {"entrypoint/check/doctor/rules.toml", "sagemaker_tf_data/py.typed"} < files
+    packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert packed == files
+
+
+def test_wheel_contains_both_licences(wheel):
+    licences = {name.partition(".dist-info/licenses/")[2] for name in wheel.namelist()}
+    assert licences - {""} == {"LICENSE", "entrypoint/observe/report/page/uPlot.LICENSE"}
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@pytest.mark.parametrize(("python", "line"), [("3.10", "2.14"), ("3.11", "2.14"), ("3.12", "2.21"), ("3.13", "2.21")])
+def test_extra_brings_one_tensorflow_that_is_made_for_the_python(metadata, python, line, machine):
+    """It is that of a line of the image. 2.14 was made for Python 3.11 at most."""
+    where = {"python_version": python, "platform_machine": machine, "sys_platform": "linux", "extra": "tensorflow"}
+    needs = [Requirement(need) for need in metadata.get_all("Requires-Dist")]
+    found = [str(need.specifier) for need in needs if need.name in TENSORFLOWS and need.marker.evaluate(where)]
+    pinned = (ROOT / f"container/lines/{line}/requirements.txt").read_text()
+    assert len(found) == 1 and found[0].startswith(f"=={line}.")
+    assert re.search(rf"(?m)^tensorflow[a-z-]*{re.escape(found[0])};", pinned)
 
 
 def test_plan_command_needs_only_the_wheel(wheel, tmp_path):

@@ -34,7 +34,8 @@ class MlflowRun:
             self._entities: Any = importlib.import_module("mlflow.entities")
         except ImportError:
             raise ConfigError(
-                f"{URI} is set, and MLflow is not installed here: add mlflow-skinny to requirements.txt"
+                f"{URI} is set, and MLflow is not installed here: add mlflow-skinny to requirements.txt, or "
+                "pip install mlflow-skinny"
             ) from None
         self._client = self._mlflow.tracking.MlflowClient()
         self.id = ""

@@ -190,7 +190,8 @@ class Installation:
         command = [
             uv, "pip", "install", "--python", sys.executable, "--no-config", "--no-sources", "--no-progress",
             "--color", "never", "--index-strategy", "unsafe-best-match",  # as pip does
-            "--constraints", str(constraints), *how.arguments, *(["-r", str(options)] if how.lines else []),
+            *(["--constraints", str(constraints)] if constraints.stat().st_size else []),  # uv warns of an empty file
+            *how.arguments, *(["-r", str(options)] if how.lines else []),
         ]  # fmt: skip
         return command, environment
 

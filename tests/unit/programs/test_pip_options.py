@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+from installer import Installation
 from pip_options import Uv, configured, for_uv
+from wanted import Files
 
 IN_UVS_WORDS = {
     # pip's option and value: lines of a requirements file, arguments, variables
@@ -68,3 +70,15 @@ def test_pip_variables_override_pip_config_files(tmp_path: Path) -> None:
     found = configured({"PIP_CONFIG_FILE": str(file), "PIP_TIMEOUT": "9", "PIP_EMPTY": "", "XDG_CONFIG_DIRS": "/none"})
     assert found.items() >= {"index-url": "https://global", "timeout": "9", "find-links": "\na\nb"}.items()
     assert "pre" not in found and "empty" not in found
+
+
+def test_uv_gets_constraints_if_there_are_any(tmp_path: Path) -> None:
+    """An environment with nothing that was built for one another has none, and uv warns of an empty file."""
+    (tmp_path / "none.txt").touch()
+    (tmp_path / "some.txt").write_text("numpy==1.26.4\n")
+    installation = Installation(tmp_path, False, True, Files([], [], []), (), "")
+    words = {
+        name: installation._uv("uv", Uv([], [], {}), tmp_path, tmp_path / name)[0] for name in ("none.txt", "some.txt")
+    }
+    assert "--constraints" not in words["none.txt"]
+    assert str(tmp_path / "some.txt") == words["some.txt"][words["some.txt"].index("--constraints") + 1]

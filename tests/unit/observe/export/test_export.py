@@ -2,10 +2,13 @@
 
 import json
 import re
+import sys
 
 import pytest
 
+from entrypoint.base.errors import ConfigError
 from entrypoint.observe.export.definitions import USUAL, definitions, metrics_in, regex
+from entrypoint.observe.export.mlflow_run import MlflowRun
 from entrypoint.observe.export.points import Points
 from entrypoint.observe.monitor.printed_metrics import MetricReader
 from entrypoint.record.lines import line_of
@@ -73,3 +76,11 @@ def test_metrics_are_listed_by_frequency():
     for line in ("9/9 [=====] - 1s 9ms/step - loss: 0.5", "9/9 - 1s - loss: 0.5 - 1s/epoch - 9ms/step"):
         reader.read(f"Epoch 3/10\n{line}")
         assert metrics_in([line_of(["metric", 1.0, "worker/0", reader.take()])]) == ["epoch", "loss"]
+
+
+def test_error_of_mlflow_names_what_to_install(monkeypatch):
+    """`entrypoint mlflow` runs where there may be no job, and so no requirements.txt."""
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "file:///nowhere")
+    with pytest.raises(ConfigError, match=r"add mlflow-skinny to requirements\.txt, or pip install mlflow-skinny$"):
+        MlflowRun()
