@@ -5,7 +5,6 @@ import os
 import pwd
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from shutil import which
 
 from entrypoint.launcher.plan.plan import ProcessSpec, Role
 
@@ -41,13 +40,13 @@ def mpirun() -> str:
 
     AWS's runs `mpirun.real --allow-run-as-root "$@"`, which we pass, too; Open MPI takes no option twice.
     """
-    wrapper, real = which("mpirun"), which("mpirun.real")
+    wrapper, real = _found("mpirun"), _found("mpirun.real")
     return "mpirun.real" if wrapper and real and Path(wrapper).parent == Path(real).parent else "mpirun"
 
 
 def lacking(names: Collection[str]) -> list[str]:
     """Return the programs that are missing, each with a remedy."""
-    absent = [name for name in names if not which(name)]
+    absent = [name for name in names if not _found(name)]
     if "mpirun" in absent:  # its daemon belongs to the same package
         absent = [name for name in absent if name not in ("orted", "prted")]
     remedy = "apt-get install " if APT.exists() else "as in Debian's "
@@ -55,6 +54,13 @@ def lacking(names: Collection[str]) -> list[str]:
     if SSHD in names and SSHD not in absent and (why := _locked_out()):
         found.append(why)
     return found
+
+
+def _found(name: str) -> str | None:
+    """Return the path of a program on PATH."""
+    import shutil  # here, since it imports all kinds of compression, and only ranks need programs
+
+    return shutil.which(name)
 
 
 def _locked_out() -> str:

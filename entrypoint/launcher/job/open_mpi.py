@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping
 
@@ -19,6 +18,8 @@ PATIENCE_SECONDS = 20.0  # seconds for `mpirun --version`, which usually takes s
 
 def major_version(environment: Mapping[str, str]) -> int:
     """Return ORTE or PRRTE, by the daemon on PATH, else by mpirun. Raise ConfigError for another MPI."""
+    import shutil  # here, since it imports all kinds of compression, and only ranks need mpirun
+
     path = environment.get("PATH", os.defpath)
     there = [major for major, daemon in DAEMONS.items() if shutil.which(daemon, path=path)]
     if len(there) == 1:

@@ -4,7 +4,6 @@ Each is an environment variable ENTRYPOINT_<NAME> or a hyperparameter sagemaker_
 settings.md explains them; `entrypoint settings` and docs/settings.md show it.
 """
 
-import ast
 import contextlib
 import json
 import re
@@ -119,6 +118,8 @@ def _codes(text: str) -> tuple[int, ...] | None:
 @_wanting("names of instance groups with commas between them, each once")
 def group_names(text: str) -> tuple[str, ...] | None:
     """Return instance groups: `a,b`, `["a", "b"]` or Python's `['a', 'b']`. Raise ValueError for anything else."""
+    import ast  # here, since few jobs name groups in brackets
+
     names = ast.literal_eval(text) if text.lstrip().startswith("[") else text.split(",")
     names = [name.strip() for name in names]
     return tuple(names) if all(names) and len(set(names)) == len(names) else None

@@ -9,7 +9,6 @@ import json
 import os
 import pwd
 import shlex
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -63,6 +62,8 @@ def write_card(paths: Paths, key_name: str, keys: Sequence[tuple[str, str]]) -> 
 
 def write_files(job: Job) -> None:
     """Write this host's sshd_config, ssh_config and client below paths.ssh (mode 0700)."""
+    import shutil  # here, since it imports all kinds of compression, and only ranks need ssh
+
     paths, me = job.paths, job.cluster.me
     user = pwd.getpwuid(os.geteuid()).pw_name
     for folder in (paths.ssh, paths.public_keys):

@@ -2,7 +2,6 @@
 
 import math
 import time
-from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
@@ -39,7 +38,7 @@ def content(
         },
         "hyperparameters": list(job.coordinator.hyperparameters.items()) if job.coordinator else [],
         "versions": _versions(job),
-        "ending": ended and {**asdict(ended), "severity": str(ended.severity), "line": ended.line},
+        "ending": ended and {**vars(ended), "severity": str(ended.severity), "line": ended.line},
         "notes": job.notes[:200],
         "rules": {name: value for name, value in job.rules.items() if math.isfinite(value)},
         "phases": [{"name": phase, "idle": phase in IDLE} for phase in ORDER],

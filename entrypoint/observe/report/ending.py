@@ -2,11 +2,11 @@
 
 import signal
 import time
-from dataclasses import dataclass
 
 from entrypoint.base.errors import ExitCode
 from entrypoint.base.remedies import REMEDIES
 from entrypoint.base.severity import Severity
+from entrypoint.base.values import Value
 from entrypoint.base.wording import duration, listed
 from entrypoint.observe.report.job_record import JobRecord
 from entrypoint.record import lines
@@ -26,8 +26,7 @@ _ADVICE = {  # by exit codes of the launcher; of others, what a program printed 
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ending:
+class Ending(Value):
     """Describe how a job ended."""
 
     severity: Severity

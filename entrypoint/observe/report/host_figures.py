@@ -3,10 +3,10 @@
 A record may be cut, broken or malicious: lines that do not fit are counted and left out.
 """
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from entrypoint.base.series import Series
+from entrypoint.base.values import State, fresh
 from entrypoint.launcher.job import params
 from entrypoint.launcher.job.choices import OUTSIDE
 from entrypoint.launcher.job.params import PREFIX
@@ -25,8 +25,7 @@ _DISK: list[Key] = [("disk", way) for way in ("read", "written")]
 _NET: list[Key] = [("net", way) for way in ("received", "sent")]
 
 
-@dataclass
-class Run:
+class Run(State):
     """Describe one start of a process and its end."""
 
     start: float
@@ -34,8 +33,7 @@ class Run:
     how: str = ""  # how it ended, in words
 
 
-@dataclass
-class TimedMark:
+class TimedMark(State):
     """Describe something that a script has timed: it ended at `at` and took `seconds`."""
 
     at: float
@@ -43,17 +41,16 @@ class TimedMark:
     seconds: float
 
 
-@dataclass
-class ProcessFigures:
+class ProcessFigures(State):
     """Describe a process of the plan, or a rank."""
 
     name: str
     role: str = ""
     task: str = ""
-    runs: list[Run] = field(default_factory=list)
-    metrics: dict[str, Series] = field(default_factory=dict)
-    marks: list[TimedMark] = field(default_factory=list)
-    step_marks: Series = field(default_factory=Series)  # seconds per step
+    runs: list[Run] = fresh(list)
+    metrics: dict[str, Series] = fresh(dict)
+    marks: list[TimedMark] = fresh(list)
+    step_marks: Series = fresh(Series)  # seconds per step
     first_output: float | None = None
 
     @property
@@ -67,32 +64,31 @@ class ProcessFigures:
         return self.metrics.get("step") or self.metrics.get("epoch_step") or Series()
 
 
-@dataclass
-class HostFigures:
+class HostFigures(State):
     """Hold the figures of one host's record."""
 
     name: str
     columns: Columns
     zero: float = 0.0  # the job's begin by this host's clock
-    about: lines.HostLine = field(default_factory=lines.HostLine)
+    about: lines.HostLine = fresh(lines.HostLine)
     begin: float | None = None
     end: float = 0.0
-    processes: dict[str, ProcessFigures] = field(default_factory=dict)
-    phases: list[tuple[float, str]] = field(default_factory=list)
-    still: list[tuple[float, str, float, float]] = field(default_factory=list)  # (at, process, seconds, CPUs)
-    stalled: list[float] = field(default_factory=list)  # when Horovod reported missing ranks
-    logged: list[tuple[float, str]] = field(default_factory=list)
-    stacks: list[dict[str, Any]] = field(default_factory=list)
-    output: dict[str, tuple[str, ...]] = field(default_factory=dict)  # last lines of each process
+    processes: dict[str, ProcessFigures] = fresh(dict)
+    phases: list[tuple[float, str]] = fresh(list)
+    still: list[tuple[float, str, float, float]] = fresh(list)  # (at, process, seconds, CPUs)
+    stalled: list[float] = fresh(list)  # when Horovod reported missing ranks
+    logged: list[tuple[float, str]] = fresh(list)
+    stacks: list[dict[str, Any]] = fresh(list)
+    output: dict[str, tuple[str, ...]] = fresh(dict)  # last lines of each process
     outcome: dict[str, Any] | None = None
     apart: dict[str, Any] | None = None  # since when the job's hosts trained apart, and what is missing
-    hyperparameters: dict[str, str] = field(default_factory=dict)  # the script's, as its arguments
-    software: dict[str, str] = field(default_factory=dict)  # versions, and digests of what has none
+    hyperparameters: dict[str, str] = fresh(dict)  # the script's, as its arguments
+    software: dict[str, str] = fresh(dict)  # versions, and digests of what has none
     unused_gpus: str = ""  # why its TensorFlow cannot use its GPUs
-    held_at_first: dict[str, float] = field(default_factory=dict)  # GPU -> used share of its memory in the first sample
+    held_at_first: dict[str, float] = fresh(dict)  # GPU -> used share of its memory in the first sample
     oom: int = 0
-    exchanged: dict[str, list[float]] = field(default_factory=dict)  # other host -> bytes received, sent
-    problems: list[str] = field(default_factory=list)
+    exchanged: dict[str, list[float]] = fresh(dict)  # other host -> bytes received, sent
+    problems: list[str] = fresh(list)
     every: int = 1  # one of so many samples was read
 
     @property
@@ -131,7 +127,7 @@ class HostFigures:
                 process = self._process(line.process)
                 process.role, process.task = text(line.role, 40), text(line.task, 80)
                 if len(process.runs) < 1000:
-                    process.runs.append(Run(at))
+                    process.runs.append(Run(start=at))
             case lines.EndedLine():
                 runs = self._process(line.process).runs
                 if runs and runs[-1].end is None:
@@ -145,7 +141,7 @@ class HostFigures:
                 if line.what == "step":
                     process.step_marks.add(at, line.seconds / line.times)
                 elif len(process.marks) < MOST_MARKS:
-                    process.marks.append(TimedMark(at, text(line.what, 40), line.seconds))
+                    process.marks.append(TimedMark(at=at, what=text(line.what, 40), seconds=line.seconds))
             case lines.Still() if len(self.still) < MOST_MARKS:
                 silent = line.processes.items()
                 self.still += [(at, text(name), each.seconds, each.cpus - each.waiters) for name, each in silent]
@@ -220,7 +216,7 @@ class HostFigures:
         if name not in known:
             if len(known) >= MOST_PROCESSES:
                 raise ValueError("too many processes")
-            known[name] = ProcessFigures(name)
+            known[name] = ProcessFigures(name=name)
         return known[name]
 
 

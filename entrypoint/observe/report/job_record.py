@@ -4,9 +4,9 @@ import math
 import statistics
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from entrypoint.base.values import State, fresh
 from entrypoint.base.wording import listed
 from entrypoint.launcher.job.rules import parse_rules, thresholds
 from entrypoint.observe.report import phases
@@ -22,15 +22,14 @@ QUICK_LINES = 15_000  # lines that are read for each second that there is for al
 READS = 0.6  # share of the given time that reading may take
 
 
-@dataclass
-class JobRecord:
+class JobRecord(State):
     """Hold the content of all hosts' records. Times are seconds since the job's begin."""
 
     hosts: list[HostFigures]  # in rank order
     zero: float = 0.0  # the job's begin, in seconds since the epoch
-    spans: dict[str, list[Span]] = field(default_factory=dict)  # host -> its phases
-    missing: list[str] = field(default_factory=list)  # hosts of the job without a record
-    notes: list[str] = field(default_factory=list)  # what is wrong with the records
+    spans: dict[str, list[Span]] = fresh(dict)  # host -> its phases
+    missing: list[str] = fresh(list)  # hosts of the job without a record
+    notes: list[str] = fresh(list)  # what is wrong with the records
     trains_until: float = 0.0
 
     @property

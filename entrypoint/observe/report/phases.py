@@ -3,7 +3,6 @@
 docs/report.md explains each phase. It calls the phase `still` *no progress*.
 """
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 from entrypoint.launcher.job.choices import OUTSIDE
@@ -22,13 +21,11 @@ WORKS = 0.2  # CPUs: a process that uses less waits, as in monitor/wait_sites.py
 LOOKED_SECONDS = 30.0  # seconds after which a look at the stacks is told at the latest
 
 
-@dataclass
 class Span:
     """Describe one phase from `start` to `end`, in seconds since the job's begin."""
 
-    phase: str
-    start: float
-    end: float
+    def __init__(self, phase: str, start: float, end: float) -> None:
+        self.phase, self.start, self.end = phase, start, end
 
 
 def of_process(process: ProcessFigures, host: HostFigures) -> list[Span]:

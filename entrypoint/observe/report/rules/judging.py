@@ -1,10 +1,10 @@
 """Define a rule's verdict, and check whether a job can be judged: it trained, went on, and took long enough."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 
 from entrypoint.base.errors import ExitCode
 from entrypoint.base.severity import Severity
+from entrypoint.base.values import Value, replace
 from entrypoint.observe.report.host_figures import HostFigures
 from entrypoint.observe.report.job_record import JobRecord
 from entrypoint.observe.report.phases import WORKS
@@ -15,8 +15,7 @@ RECENT_SECONDS = 30.0  # before the end of the training: a stall in that time ma
 QUIET_SECONDS = 30.0  # without progress: a process that is stopped then was stuck
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Verdict(Value):
     """Describe one problem of a job."""
 
     rule: str

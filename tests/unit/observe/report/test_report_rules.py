@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ def job_of(*records: HostRecord) -> JobRecord:
 def told(job: JobRecord, **given: float) -> dict[str, str]:
     """Return {rule: its verdict as a line of the log}, with the thresholds of `given`."""
     found = judge(job, thresholds(given))
-    return {each.rule: line_of({**asdict(each), "severity": str(each.severity)}) for each in found}
+    return {each.rule: line_of({**vars(each), "severity": str(each.severity)}) for each in found}
 
 
 def verdicts(*records: HostRecord, **given: float) -> dict[str, str]:
