@@ -6,6 +6,8 @@ itself. When the program does,
 - `jax.distributed.initialize()` without arguments finds the coordinator, as it does under Slurm;
 - gloo connects by the address that the other hosts know. By itself it takes the address of the machine's own name,
   which in a container may be unknown, or another one;
+- gloo's thread, which receives, does not take the core away from the thread that sends. It would look for events
+  without pause until that one has released their lock: on two hosts with a core each, steps took four times as long;
 - SIGTERM ends the program or calls the program's handler. jax would put its own handler there. Only a program that
   calls `reached_preemption_sync_point` needs that one, and gets it at its first call;
 - a program that fails ends at once. Without this, jax waits 300 s for the other processes, which wait for this one.
@@ -63,15 +65,27 @@ def find_coordinator(module: Any) -> None:
 
 
 def bind_gloo(module: Any) -> None:
-    """Have gloo listen on this host's address."""
-    if address := os.environ.get("ENTRYPOINT_ADDRESS"):
-        made = module._jax.make_gloo_tcp_collectives
+    """Have gloo listen on this host's address, and its thread wait for its turn (SCHED_BATCH)."""
+    address, made = os.environ.get("ENTRYPOINT_ADDRESS"), module._jax.make_gloo_tcp_collectives
 
-        @functools.wraps(made)
-        def make(*args: Any, **kwargs: Any) -> Any:
-            return made(*args, **({} if {"hostname", "interface"} & kwargs.keys() else {"hostname": address}), **kwargs)
+    @functools.wraps(made)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        before = _threads()
+        here = {"hostname": address} if address and not {"hostname", "interface"} & kwargs.keys() else {}
+        collectives = made(*args, **here, **kwargs)
+        for thread in _threads() - before:
+            with contextlib.suppress(OSError):  # a thread that has ended; a container that may not set this
+                os.sched_setscheduler(thread, os.SCHED_BATCH, os.sched_param(0))
+        return collectives
 
-        module._jax.make_gloo_tcp_collectives = make
+    module._jax.make_gloo_tcp_collectives = make
+
+
+def _threads() -> set[int]:
+    """Return the kernel's numbers of this process's threads; none where there is no /proc."""
+    with contextlib.suppress(OSError):
+        return {int(path.name) for path in Path("/proc/self/task").iterdir()}
+    return set()
 
 
 def keep_handler(module: Any) -> None:

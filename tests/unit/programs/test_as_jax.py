@@ -22,7 +22,16 @@ PACKAGES = {
 class Slurm(ClusterEnv):
     name = "slurm"
 """,
-    "jax/_src/_jax.py": "def make_gloo_tcp_collectives(client, **where):\n    print('gloo', where)\n",
+    "jax/_src/_jax.py": """import threading
+
+threads = []
+
+
+def make_gloo_tcp_collectives(client, **where):
+    print("gloo", where)
+    threads.append(threading.Thread(target=threading.Event().wait, daemon=True))
+    threads[-1].start()
+""",
     "jax/_src/distributed.py": """import atexit, ctypes, signal, time
 from jax._src import _jax, clusters
 
@@ -93,6 +102,13 @@ os.kill(os.getpid(), signal.SIGTERM)
 time.sleep(1)
 print("goes on")
 """,
+    "batch.py": """import os
+from jax._src import _jax, distributed
+
+distributed.global_state.initialize()
+print([os.sched_getscheduler(each.native_id) == os.SCHED_BATCH for each in _jax.threads])
+print(os.sched_getscheduler(0) == os.SCHED_OTHER)
+""",
     "other.py": "import jax\njax._src.clusters = None\n",
     "package/__init__.py": "",
     "package/__main__.py": "import train\nraise ValueError('bad batch')\n",
@@ -117,6 +133,10 @@ def run(tmp_path):
         return subprocess.run(command, cwd=code, env=environment, capture_output=True, text=True, timeout=200)
 
     return run_it
+
+
+def test_thread_of_gloo_does_not_take_the_core_from_the_thread_that_sends(run):
+    assert run("batch.py").stdout.splitlines()[3:5] == ["[True, True]", "True"]
 
 
 def test_program_runs_as_under_python_and_jax_joins_the_job(run):
