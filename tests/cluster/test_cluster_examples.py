@@ -102,7 +102,6 @@ def test_digits_example_reaches_95_percent_accuracy(
         accuracy = number(first, r"test accuracy=(\d\.\d+)")
         figure(f"digits, {way}: accuracy {accuracy} after", first.seconds)
         assert accuracy >= 0.95
-        assert ("distributed: yes: 2 hosts exchange" in first.log) == (len(job.hosts) == 2)
         outputs, _ = predict(image, first.ml, [[[[0.0]] * 8] * 8])
         assert len(outputs) == 1 and len(outputs[0]) == 10
         assert abs(sum(outputs[0]) - 1) < 1e-3
